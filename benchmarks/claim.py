@@ -1,20 +1,27 @@
 """Errors and R@1 of every score beside Monte Carlo: does a polynomial in ed and vd replace it?
 
-    python benchmarks/claim.py [MODEL DATA [CALIBRATION]] [--seeds MODEL MODEL] [--json FILE]
+    python benchmarks/claim.py [MODEL DATA [CALIBRATION]] [--seeds MODEL MODEL] [--qrels FILE]
 
 MODEL is a checkpoint with means and variances, DATA are pairs that it has not seen. Polynomials are
 fitted to exact labels of pairs of CALIBRATION, whose first rows calibrate the compiled model too;
 without it, of one half of DATA, and the other half is measured. `--seeds` are the same training
-by other seeds, and end in a table of means. Without MODEL it is the demo's, by three seeds.
+by other seeds, and end in tables of means. Without MODEL it is the demo's, by three seeds.
+
+`--qrels` judges pairs of DATA, as `cimtool verify --qrels` does: then a text may have several right
+videos, and the tables have mAP. It needs CALIBRATION, whose own pairs are enough for the labels.
 
 Rows: the exact score E[sigmoid(b - a D)] as a logit; Monte Carlo with K samples a side;
 polynomials of degree 1 to 6; csd, b - a ed; the distance between means; the compiled 8-bit model;
 rows as they are by their cosine, in float and in int8 (one scale a modality).
 
 Errors are logit RMSEs from the exact score, centred: without each query's mean difference, in the
-worse way. Brackets hold 95% of resampled queries; R@1 loss is paired. With many samples, Monte
-Carlo scores the first items alone, as many as `--sigmoids` allows, and has no R@1; its centred
-errors over draws have Student's interval.
+worse way. Brackets hold 95% of resampled queries; R@1 loss is paired. A second table takes the
+scores for probabilities of a match; csd is the logit that ranks as -ed does. A distance or a cosine
+is no logit: it has only the columns that need none.
+
+With many samples, Monte Carlo scores the first items alone, as many as `--sigmoids` allows. Its row
+ranks these among themselves, and so does the row of the exact score before it, from which its loss
+is. Centred errors over draws have Student's interval.
 """
 
 from __future__ import annotations
@@ -22,27 +29,30 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from demo_seeds import SETTINGS, demo_files, demo_models
+from demo_seeds import ROWS, demo_files, demo_models
 from harness import machine, print_table
 
 import cimtool
 from cimtool.api import prepare
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
+from cimtool.base.modality_names import way_names
 from cimtool.base.progress import silent
 from cimtool.ir.surrogate import MAX_DEGREE
 from cimtool.loading.embeddings import Embeddings, read_data
+from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelSource
 from cimtool.reference.bootstrap import students
 from cimtool.reference.exact import exact
+from cimtool.reference.measures import PRECISIONS, PROBABILITIES, RANKS, SELECTIVE, RankingMetric
 from cimtool.reference.metrics import (
     ReferenceScores,
     centred_rmse,
@@ -51,15 +61,16 @@ from cimtool.reference.metrics import (
     on_grid,
 )
 from cimtool.reference.montecarlo import monte_carlo
-from cimtool.reference.queries import Uncertainty, compared, metrics, uncertainties
-from cimtool.reference.retrieval import retrieved
-from cimtool.reference.truth import truth_of
+from cimtool.reference.queries import compared, metrics, uncertainties
+from cimtool.reference.retrieval import measured
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.degrees import FORMS, pair_statistics
 from cimtool.training.items import Items, encoded_items
 from cimtool.training.polynomial import fit_logit
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import make_teacher, sigmoid_of
+from cimtool.verification.notes import judged_by
 
 TARGET = "isaac-rram-128"
 SAMPLES = (1, 2, 5, 10, 50, 200)
@@ -67,12 +78,41 @@ CALIBRATED = 512
 """Texts that calibrate the compiled model, with their videos."""
 
 EXACT = "exact"
-SHOWN = {"centred RMSE": "centred_rmse", "RMSE": "logit_rmse"}
-RECALLS = {"R@1 text to video": "r1_text_to_video", "R@1 video to text": "r1_video_to_text"}
-LOSS = "R@1 loss, points"
-OVER_DRAWS = "over draws"
+OVER_DRAWS, LOSS = "over_draws", "r1_loss"
 
 Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: the name of its figure, which is shown in percent if it is a share."""
+
+    title: str
+    key: str
+    share: bool = False
+
+
+def columns_of(*ranking: RankingMetric) -> list[Column]:
+    """The columns of metrics of rankings, both ways of each."""
+    return [
+        Column(one.labelled(way_names()[way]) + ", %" * one.share, key, one.share)
+        for one in ranking
+        for way, key in one.keys.items()
+    ]
+
+
+R1, MAP = RANKS[0], PRECISIONS[0]
+TABLES = {
+    "Scores": [
+        Column("centred RMSE", "centred_rmse"),
+        Column("RMSE", "logit_rmse"),
+        Column("over draws", OVER_DRAWS),
+        *columns_of(R1, MAP),
+        Column("R@1 loss, points", LOSS, share=True),
+    ],
+    "As probabilities": columns_of(*PROBABILITIES, *SELECTIVE),
+}
+"""The columns of each table."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +134,7 @@ class Case:
     calibration: Embeddings
     unseen: Items
     sigmoid: TeacherSigmoid
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +148,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one way; `over_draws` are centred errors, `items` those that it scored."""
+    """The figures of a row by name; `items` counts the texts if they are not all."""
 
     name: str
-    found: Uncertainty
-    over_draws: Change | None = None
+    figures: Mapping[str, Change]
     items: int | None = None
 
 
@@ -123,12 +163,19 @@ def halves(data: Embeddings) -> tuple[Embeddings, Embeddings]:
 
 
 def read_case(
-    model: Path, data: Path, calibration: Path | None, a: float | None, b: float | None
+    model: Path,
+    data: Path,
+    calibration: Path | None,
+    qrels: Path | None,
+    a: float | None,
+    b: float | None,
 ) -> Case:
     """Run the projectors on the rows; CimError if a or b is not known."""
     source = ModelSource(model, a=a, b=b)
     read = source.for_rows(data).load_projectors()
-    rows = read_data(data, read)
+    rows = read_data(judged_data(data, qrels, read.modalities), read)
+    if rows.alone:
+        raise CimError(f"{rows.file}: holds items of one modality; expected texts and videos")
     if calibration is None:
         seen, rows = halves(rows)
     else:
@@ -137,7 +184,7 @@ def read_case(
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     sigmoid, _ = sigmoid_of(str(source), read.a, read.b, given)
     first = seen.among(np.arange(len(seen.text)) < CALIBRATED)
-    return Case(source, fitted, first, unseen, sigmoid)
+    return Case(source, fitted, first, unseen, sigmoid, judged_by(rows, unseen.truth))
 
 
 def squared_distances(x: Array, y: Array) -> FloatArray:
@@ -178,101 +225,117 @@ def single_scores(case: Case, effort: Effort) -> Iterator[Scores]:
         yield Scores("raw rows, int8", int8_products(*rows), is_logit=False)
 
 
-def first_items(case: Case, most: int) -> tuple[Items, IntArray, IntArray]:
-    """The first videos and texts of these, `most` of each at most, and their rows."""
-    unseen = case.unseen
+def first_items(unseen: Items, most: int) -> tuple[Items, IntArray, IntArray]:
+    """The first videos, the first texts of these, `most` of each at most, and the rows of both."""
     video = np.arange(min(most, len(unseen.video)))
     text = np.flatnonzero(unseen.right < len(video))[:most]
-    return Items(unseen.text[text], unseen.video[video], unseen.right[text]), text, video
+    judged = unseen.judged
+    if judged is not None:
+        sides = (text, len(unseen.text)), (video, len(unseen.video))
+        judged = judged.between(*(np.isin(np.arange(n), kept) for kept, n in sides))
+    right = unseen.right[text]
+    return Items(unseen.text[text], unseen.video[video], right, judged=judged), text, video
 
 
-def monte_carlo_row(case: Case, reference: FloatArray, samples: int, effort: Effort) -> Measured:
-    """Monte Carlo with `samples` a side, over several draws."""
+def monte_carlo_rows(
+    case: Case, reference: FloatArray, samples: int, effort: Effort
+) -> list[Measured]:
+    """Monte Carlo with `samples` a side, over several draws; first the exact score of few items."""
+    items, near = case.unseen, reference
     most = max(2, isqrt(effort.sigmoids) // samples)
-    if most**2 >= len(case.unseen.text) * len(case.unseen.video):
-        most = max(len(case.unseen.text), len(case.unseen.video))
-    items, text, video = first_items(case, most)
-    near, a, b = reference[np.ix_(text, video)], case.sigmoid.a, case.sigmoid.b
+    a, b = case.sigmoid.a, case.sigmoid.b
+    if few := most**2 < reference.size:
+        items, text, video = first_items(items, most)
+        near = reference[np.ix_(text, video)]
     draws = [
         on_grid(monte_carlo(items.text, items.video, a, b, samples, seed).logit)
         for seed in range(effort.draws)
     ]
-    whole = near.shape == reference.shape
-    name = f"Monte Carlo, K = {samples}"
-    (found,) = measured([Scores(name, draws[0])], near, items.right)
+    ways = [Scores(f"Monte Carlo, K = {samples}", draws[0])]
+    *same, found = figures_of([Scores(EXACT, near), *ways] if few else ways, near, items.truth)
     errors = students([centred_rmse(one, near) for one in draws])
-    return Measured(name, found.found, errors, None if whole else len(text))
+    found = replace(found, figures={**found.figures, OVER_DRAWS: errors})
+    return [replace(one, items=len(items.text) if few else None) for one in (*same, found)]
 
 
-def measured(ways: Sequence[Scores], reference: FloatArray, right: IntArray) -> list[Measured]:
+def figures_of(ways: Sequence[Scores], reference: FloatArray, truth: Truth) -> list[Measured]:
     """The figures of scores of the same pairs, with the intervals of `verify`."""
-    truth = truth_of(right, None, reference.shape[1])
     against = ReferenceScores(reference)
-    best = retrieved(reference, truth)
+    best = measured(reference, truth, of_logit=True)
     queries = []
-    for one in ways:
-        scores = on_grid(one.scores)
-        found = retrieved(scores, truth)
-        queries.append(found.merged(compared(scores, against)) if one.is_logit else found)
+    for way in ways:
+        scores = on_grid(way.scores)
+        ranked = measured(scores, truth, way.is_logit)
+        if way.is_logit and way.name != EXACT:
+            ranked = ranked.merged(compared(scores, against))
+        queries.append(ranked)
     of_each = [partial(metrics, one) for one in queries]
-    own, videos = partial(metrics, best), reference.shape[1]
+    right = truth.text_to_video
+    own, videos = partial(metrics, best), truth.videos
     rows = uncertainties(of_each, own, right, videos, seed=0, queries=queries)
-    return [Measured(one.name, own) for one, own in zip(ways, rows, strict=True)]
+    several = truth.judged is not None or np.bincount(right).max() > 1
+    left_out = () if several else MAP.keys.values()
+    found = []
+    for way, row in zip(ways, rows, strict=True):
+        figures = {
+            name: Change(value, row.intervals[name].low, row.intervals[name].high)
+            for name, value in row.metrics.items()
+            if name not in left_out
+        }
+        if way.name != EXACT:
+            figures[LOSS] = row.losses[LOSS]
+        found.append(Measured(way.name, figures))
+    return found
 
 
 def rows_of(case: Case, effort: Effort) -> list[Measured]:
-    """Every row of the table of one model."""
+    """Every row of the tables of one model."""
     unseen, sigmoid = case.unseen, case.sigmoid
     logit = on_grid(exact(unseen.text, unseen.video, sigmoid.a, sigmoid.b).logit)
-    sampling = [monte_carlo_row(case, logit, samples, effort) for samples in SAMPLES]
-    others = measured([Scores(EXACT, logit), *single_scores(case, effort)], logit, unseen.right)
-    return [others[0], *sampling, *others[1:]]
+    sampling = [
+        row for samples in SAMPLES for row in monte_carlo_rows(case, logit, samples, effort)
+    ]
+    first, *others = figures_of(
+        [Scores(EXACT, logit), *single_scores(case, effort)], logit, unseen.truth
+    )
+    return [first, *sampling, *others]
 
 
-def figures(one: Measured) -> dict[str, Change | None]:
-    """The figures of a row by column; None if there is none."""
-    ranks = one.items is None
-    found = {title: _metric(one, name) for title, name in SHOWN.items()}
-    if one.name == EXACT:
-        found = dict.fromkeys(SHOWN)
-    found[OVER_DRAWS] = one.over_draws
-    found |= {title: _metric(one, name) if ranks else None for title, name in RECALLS.items()}
-    return found | {LOSS: one.found.losses["r1_loss"] if ranks and one.name != EXACT else None}
-
-
-def row(one: Measured) -> Row:
+def row(one: Measured, columns: Sequence[Column]) -> Row:
     """One row as text."""
     name = one.name if one.items is None else f"{one.name} ({one.items} texts)"
-    return {"score": name} | {title: _cell(found, title) for title, found in figures(one).items()}
+    return {"score": name} | {c.title: cell(one.figures.get(c.key), c.share) for c in columns}
 
 
-def _metric(one: Measured, name: str) -> Change | None:
-    if name not in one.found.metrics:
-        return None
-    ends = one.found.intervals[name]
-    return Change(one.found.metrics[name], ends.low, ends.high)
-
-
-def _cell(change: Change | None, title: str) -> str:
+def cell(change: Change | None, share: bool) -> str:
+    """A figure with its interval, or `-` for none."""
     if change is None:
         return "-"
     ends = change.value, change.low, change.high
-    percent = title in RECALLS or title == LOSS
-    value, low, high = (f"{100 * x:.1f}" if percent else f"{x:.3g}" for x in ends)
+    value, low, high = (f"{100 * x:.1f}" if share else f"{x:.3g}" for x in ends)
     return f"{value} [{low}, {high}]"
 
 
-def mean_rows(models: Sequence[Sequence[Measured]]) -> list[Row]:
-    """The rows of means over models, with Student's intervals."""
+def mean_rows(models: Sequence[Sequence[Measured]]) -> list[Measured]:
+    """The means of each row's figures over models, with Student's intervals."""
     rows = []
     for ways in zip(*models, strict=True):
-        texts = {"score": ways[0].name.partition(f", {TARGET}")[0]}
-        shown = [figures(one) for one in ways]
-        for title, first in shown[0].items():
-            known = [one.value for each in shown if (one := each[title]) is not None]
-            texts[title] = "-" if first is None else _cell(students(known), title)
-        rows.append(texts)
+        first = ways[0]
+        known = {key: students([one.figures[key].value for one in ways]) for key in first.figures}
+        rows.append(Measured(first.name.partition(f", {TARGET}")[0], known, first.items))
     return rows
+
+
+def print_tables(model: str, rows: Sequence[Measured]) -> dict[str, list[Row]]:
+    """Print the tables of a model, and return their rows, each with the model's name."""
+    found = {}
+    for title, columns in TABLES.items():
+        known = [c for c in columns if any(c.key in one.figures for one in rows)]
+        table = [row(one, known) for one in rows]
+        print(f"\n{title}\n", flush=True)
+        print_table(table)
+        found[title] = [{"model": model, **one} for one in table]
+    return found
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -280,7 +343,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("model", "data", "calibration"):
         parser.add_argument(name, type=Path, nargs="?")
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="judgements of pairs of DATA")
     parser.add_argument("--seeds", type=Path, nargs="*", default=[], metavar="MODEL")
+    parser.add_argument("--rows", choices=list(ROWS), default="encoder", help="of the demo")
     parser.add_argument("--a", type=float, help="of sigmoid(b - a D), if MODEL does not say it")
     parser.add_argument("--b", type=float)
     parser.add_argument("--pairs", type=int, default=300_000, help="pairs that are fitted")
@@ -291,37 +356,40 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(words)
     if (given.model is None) != (given.data is None):
         parser.error("expected MODEL and DATA, or neither")
+    if given.qrels is not None and given.calibration is None:
+        parser.error("--qrels judges DATA; expected CALIBRATION for the labels")
     return given
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print a table a model, and one of their means."""
+    """Print the tables of each model, and those of their means."""
     given = arguments(words)
     models: list[Path] = [given.model, *given.seeds]
-    data, calibration = given.data, given.calibration
+    data, calibration, qrels, matched = given.data, given.calibration, given.qrels, given.matched
     if given.model is None:
-        files = demo_files()
-        models = demo_models(files, SETTINGS, (0, 1, 2))
-        data, calibration = files.eval, files.train
-    effort = Effort(given.pairs, given.matched, given.draws, given.sigmoids)
+        settings = ROWS[given.rows]
+        files = demo_files(settings)
+        models = demo_models(files, settings, (0, 1, 2))
+        data, calibration, qrels = files.eval, files.train, files.judged(files.eval)
+        matched = settings.matched
+    effort = Effort(given.pairs, matched, given.draws, given.sigmoids)
     found: list[list[Measured]] = []
-    tables: list[dict[str, Any]] = []
+    tables: list[dict[str, list[Row]]] = []
     for model in models:
-        case = read_case(model, data, calibration, given.a, given.b)
+        case = read_case(model, data, calibration, qrels, given.a, given.b)
+        size = f"{len(case.unseen.text)} texts, a = {case.sigmoid.a:g}"
+        print("\n".join([f"\n{model}: {size}", *case.notes]), flush=True)
         found.append(rows_of(case, effort))
-        rows = [row(one) for one in found[-1]]
-        tables += [{"model": str(model), **one} for one in rows]
-        print(f"\n{model}: {len(case.unseen.text)} texts, a = {case.sigmoid.a:g}\n", flush=True)
-        print_table(rows)
+        tables.append(print_tables(str(model), found[-1]))
     if len(models) > 1:
-        print("\nMeans over models\n")
-        rows = mean_rows(found)
-        print_table(rows)
-        tables += [{"model": "mean", **one} for one in rows]
+        print("\nMeans over models")
+        tables.append(print_tables("mean", mean_rows(found)))
     where = machine()
     print(f"\nprocessor {where['processor']}, {where['cpu']}")
     if given.json is not None:
-        values = {"benchmark": "claim", "rows": tables, "machine": where}
+        keys = zip(("rows", "probabilities"), TABLES, strict=True)
+        rows = {key: [one for each in tables for one in each[title]] for key, title in keys}
+        values = {"benchmark": "claim", **rows, "machine": where}
         given.json.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
 
 

@@ -1,8 +1,9 @@
 """The demo's model of several seeds: its own training, and the same one with another `--seed`.
 
-    python benchmarks/demo_seeds.py [--cache demo-cache] [--seeds 0,1,2]
+    python benchmarks/demo_seeds.py [--rows tf-idf] [--cache demo-cache] [--seeds 0,1,2]
 
 Seed 0 is the demo's own. Others lie in folders of their seed below it. What is there is kept.
+Rows are the encoder's, or with `--rows tf-idf` those that the demo makes itself.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from cimtool.demo.data import DemoFiles, DemoSettings, installed_sources
 from cimtool.demo.walk import FIRST_POLY, POLY_LOSS, TEACHER_LOSS, prepare_demo
 
 CACHE = Path("demo-cache")
-SETTINGS = DemoSettings(epochs=6)
+ROWS = {"encoder": DemoSettings.of_encoder(epochs=6), "tf-idf": DemoSettings(epochs=6)}
+"""The settings of the demo by its rows."""
 
 
-def demo_files(cache: Path = CACHE) -> DemoFiles:
+def demo_files(settings: DemoSettings, cache: Path = CACHE) -> DemoFiles:
     """The demo's files, made now unless `cache` has them."""
-    return prepare_demo(cache, SETTINGS, installed_sources(), print)
+    return prepare_demo(cache, settings, installed_sources(), print)
 
 
 def demo_models(files: DemoFiles, settings: DemoSettings, seeds: Sequence[int]) -> list[Path]:
@@ -47,7 +49,11 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
         files.train, own.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
     )
     labels = cimtool.teacher(
-        own.teacher, files.train, labels="exact", pairs=settings.first_pairs, matched=settings.matched
+        own.teacher,
+        files.train,
+        labels="exact",
+        pairs=settings.first_pairs,
+        matched=settings.matched,
     )
     first = own.poly.with_name(FIRST_POLY)
     cimtool.fit(
@@ -65,9 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--rows", choices=list(ROWS), default="encoder")
     given = parser.parse_args()
-    seeds = [int(one) for one in given.seeds.split(",")]
-    for model in demo_models(demo_files(given.cache), SETTINGS, seeds):
+    seeds, settings = [int(one) for one in given.seeds.split(",")], ROWS[given.rows]
+    for model in demo_models(demo_files(settings, given.cache), settings, seeds):
         print(model)
 
 

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from demo_seeds import SETTINGS, demo_files, demo_models
+from demo_seeds import ROWS, demo_files, demo_models
 from harness import report
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
@@ -176,6 +176,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--seeds", type=Path, nargs="*", default=[], metavar="MODEL")
+    parser.add_argument("--rows", choices=list(ROWS), default="encoder", help="of the demo")
     parser.add_argument("--a", type=float, help="of sigmoid(b - a D), if MODEL does not say it")
     parser.add_argument("--b", type=float)
     parser.add_argument("--pairs", type=int, default=60_000)
@@ -186,8 +187,9 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.error("expected MODEL and DATA, or neither")
     models, data = [given.model, *given.seeds], given.data
     if given.model is None:
-        files = demo_files()
-        models, data = demo_models(files, SETTINGS, (0, 1, 2)), files.train
+        settings = ROWS[given.rows]
+        files = demo_files(settings)
+        models, data = demo_models(files, settings, (0, 1, 2)), files.train
     degrees = [int(one) for one in given.degrees.split(",")]
     rows: list[dict[str, str]] = []
     for model in models:

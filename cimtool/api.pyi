@@ -568,6 +568,7 @@ def fit(
     projectors: Projectors | None = None,
     layer_map: File | None = None,
     data: EmbeddingsLike | None = None,
+    qrels: File | None = None,
     target: File | Target | None = None,
     output: File | None = None,
     pt_keys: PtKeys | None = None,
@@ -581,10 +582,10 @@ def fit(
     spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
     divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
     and `data` the table has R@1 on these, of their raw embeddings too where both are equally
-    wide, and with a `target` the energy of an item in its
-    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
-    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
-    that of a `.pt` has no scales.
+    wide; with a file `qrels`, pairs graded above 0 are right. With a `target` it has the energy of
+    an item in its arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or,
+    with `pt_keys` "c", c and b, the polynomial is written there, its report into `report` (default:
+    beside it); that of a `.pt` has no scales.
     `pt_keys` are refused without a `.pt`.
 
     * `teacher`: The teacher, or its file.
@@ -601,6 +602,7 @@ def fit(
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `layer_map`: Names of the layers (TOML).
     * `data`: Embeddings for R@1 in the table.
+    * `qrels`: Judgements of right pairs of data: lines of text, 0, video, grade (TREC qrels).
     * `target`: Target for the energy per item in the table.
     * `output`: File of the polynomial, .json or .pt.
     * `pt_keys`: Keys of a .pt: coeff and bias, or c and b [default: coeff].

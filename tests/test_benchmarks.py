@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 from cimtool.demo.data import DemoFiles
+from cimtool.reference.exact import exact
+from cimtool.reference.metrics import on_grid
+from cimtool.reference.queries import once
+from cimtool.reference.retrieval import measured
 from cimtool.training.polynomial import fit_logit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,22 +42,61 @@ def test_every_score_stands_in_the_table_of_the_claim(
     words = [model, str(small_trunk.eval), str(small_trunk.calibration), "--seeds", model]
     effort = ["--a", "0.1", "--b", "0", "--pairs", "900", "--draws", "2", "--sigmoids", "2000000"]
     claim.main([*words, *effort, "--json", str(file)])
-    rows = json.loads(file.read_text())["rows"]
+    tables = json.loads(file.read_text())
+    rows, probabilities = tables["rows"], tables["probabilities"]
     names = [row["score"] for row in rows if row["model"] == model]
-    assert len(names) == 2 * 24
+    assert len(names) == 2 * 26
     assert names[0] == "exact"
     assert {"Monte Carlo, K = 1", "degree 6", "degree 1, ed alone", "csd, b - a ed"} < set(names)
-    assert [name for name in names if name.endswith("texts)")][::2] == [
-        "Monte Carlo, K = 50 (28 texts)"
-    ] * 2
-    assert len([row for row in rows if row["model"] == "mean"]) == 24
-    assert len({json.dumps(row) for row in rows if row["model"] == model}) == 24
+    few = [row for row in rows if row["model"] == model and row["score"].endswith("texts)")]
+    assert [row["score"] for row in few[:2]] == [
+        "exact (28 texts)",
+        "Monte Carlo, K = 50 (28 texts)",
+    ]
+    assert all(row["R@1 text to video, %"] != "-" for row in few)
+    assert [row["R@1 loss, points"] == "-" for row in few] == [True, False] * 4
+    assert len([row for row in rows if row["model"] == "mean"]) == 26
+    assert len({json.dumps(row) for row in rows if row["model"] == model}) == 26
+    assert not [title for title in rows[0] if title.startswith("mAP")]
+    assert [row["score"] for row in probabilities] == [row["score"] for row in rows]
+    logits = {row["score"]: row["log loss"] != "-" for row in probabilities[:26]}
+    ranked = "distance of means", "raw rows, cosine", "raw rows, int8"
+    assert {name for name, known in logits.items() if not known} == set(ranked)
+    assert all(row["answer AUROC video to text, %"] != "-" for row in probabilities)
+
+
+def test_the_figures_of_the_claim_are_those_of_the_report(
+    claim: ModuleType, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    qrels = tmp_path / "q.txt"
+    qrels.write_text("".join(f"{i} 0 {j} 1\n" for i in range(30) for j in (i, (i + 7) % 40)))
+    files = small_trunk.projectors, small_trunk.eval, small_trunk.train
+    case = claim.read_case(*files, qrels, 0.1, 0.0)
+    rows = claim.rows_of(case, claim.Effort(900, 0.5, 2, 2_000_000))
+    found = {(one.name, one.items): one.figures for one in rows}
+    unseen = case.unseen
+    exact_logit = exact(unseen.text, unseen.video, 0.1, 0.0).logit
+    expected = once(measured(on_grid(exact_logit), unseen.truth, of_logit=True))
+    assert unseen.truth.judged is not None
+    own = found["exact", None]
+    for name in ("r1_text_to_video", "map_video_to_text", "nll", "brier", "calibration_error"):
+        assert own[name].value == expected[name]
+    # Few items: the loss is from the exact score of the same ones.
+    (count,) = {items for name, items in found if name == "Monte Carlo, K = 50"}
+    same, few = found["exact", count], found["Monte Carlo, K = 50", count]
+    losses = [same[name].value - few[name].value for name in claim.R1.keys.values()]
+    assert few["r1_loss"].value == max(losses)
+    part, text, video = claim.first_items(unseen, 28)
+    assert len(part.text) == count
+    right = unseen.truth.right_pairs()[np.ix_(text, video)]
+    assert np.array_equal(part.truth.right_pairs(), right)
+    assert right.any(axis=1).all()
 
 
 def test_without_calibration_half_of_the_data_is_measured(
     claim: ModuleType, small_trunk: DemoFiles
 ) -> None:
-    case = claim.read_case(small_trunk.projectors, small_trunk.train, None, 0.1, 0.0)
+    case = claim.read_case(small_trunk.projectors, small_trunk.train, None, None, 0.1, 0.0)
     assert abs(len(case.unseen.text) - len(case.fitted.text)) <= 1
     seen, unseen = (one.rows[0] for one in (case.fitted, case.unseen))
     assert not {row.tobytes() for row in seen} & {row.tobytes() for row in unseen}

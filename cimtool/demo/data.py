@@ -199,7 +199,8 @@ class DemoSettings:
     `epochs` and `batch` are those of each of both trainings, of the teacher and on the polynomial;
     `options` are the teacher's, `poly_options` and `poly_rate` those on the polynomial;
     `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
-    deployed, a share `matched` of them right ones. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
+    deployed, a share `matched` of them right ones. `samples` are Monte Carlo's K in the table of
+    the stages, measured on `few_rows`.
     `pretrained` rows are those of the encoder, of at most `functions` functions. `split` draws the
     functions that evaluate. `rate` is the teacher's learning rate, None for that of its loss.
     """

@@ -95,11 +95,12 @@ def run_demo(
     out: Path,
     announce: Say,
     say: Say = silent,
-    rows: RowKind = "tf-idf",
+    rows: RowKind | None = None,
 ) -> DemoResult:
     """Train a model unless `cache` has it; then compile, simulate, verify and evaluate it.
 
-    `announce` is told of each part of the walk in one line, `say` what happens within. Raises
+    `announce` is told of each part of the walk in one line, `say` what happens within. Without
+    `rows` they are the encoder's if it is installed. Raises
     CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
     written, CheckFailed if a bit differs.
     """
@@ -145,12 +146,17 @@ def run_demo(
         return DemoResult(settings, files, bundle, scores, report, stages, queries)
 
 
-def settings_for(epochs: int, rows: RowKind, announce: Say) -> DemoSettings:
-    """The settings for these rows, which are announced; CimError if the encoder is not there."""
-    if rows == "tf-idf":
-        announce("rows of TF-IDF and SVD, which nobody trained")
+def settings_for(epochs: int, rows: RowKind | None, announce: Say) -> DemoSettings:
+    """The settings for these rows, which are announced; CimError if the encoder is not there.
+
+    None is the encoder if it is installed.
+    """
+    there = rows != "tf-idf" and find_encoder() is not None
+    if rows == "tf-idf" or (rows is None and not there):
+        why = "" if rows else f": {ENCODER} is not installed (demo-requirements.txt)"
+        announce(f"rows of TF-IDF and SVD, which nobody trained{why}")
         return DemoSettings(epochs)
-    if find_encoder() is None:
+    if not there:
         raise ArgumentError(
             "{rows} is encoder, and {} is not installed; expected the wheels of "
             "demo-requirements.txt, or {rows} tf-idf",
@@ -299,6 +305,7 @@ def _fitted(
         degree=settings.degrees,
         projectors=projectors,
         data=files.few,
+        qrels=files.judged(files.few),
         output=poly,
     )
     announce(advice(found.comparison, found.form, found.asked))

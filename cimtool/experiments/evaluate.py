@@ -343,7 +343,8 @@ def _evaluation(ranked: RankedSubjects, options: EvaluateOptions) -> Evaluation:
         scores += _scores(those, options)
         for one, found in those:
             notes += [f"{one.name}: {text}" for text in (*one.subject.warnings, *found.notes)]
-        notes += [*judged_by(data), *data.notes, *few_queries(*counts.values(), called=data.called)]
+        notes += [*judged_by(data, pairs.truth), *data.notes]
+        notes += few_queries(*counts.values(), called=data.called)
         notes += unused_labels(data, pairs.truth.by_class)
     data, truth = every[0].data, every[0].truth
     return Evaluation(

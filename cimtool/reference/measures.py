@@ -182,7 +182,10 @@ PRECISIONS = (
 
 
 SURENESS = "sureness"
-"""The measurement of a query [2]: its best score, and that of its best wrong item."""
+"""The measurement of a query [2]: its best score, and that of its best wrong item.
+
+A query that is known to have no right item has the second alone.
+"""
 
 COVERAGE = 0.8
 """The share of queries that are answered, the surest first, in a metric of selective retrieval."""
@@ -230,21 +233,28 @@ def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     """The area under the ROC curve [B] of best scores with the right items and without them.
 
     It is the chance that a query whose answer is in the gallery has a higher best score than
-    another query, whose right items were taken out; equal scores count half.
+    another query, which has none, or whose right items were taken out if all have one; equal scores
+    count half.
     """
-    known = ~np.isnan(sureness[:, 0])
-    counts = draws.counts[:, known]
-    values, at = np.unique(sureness[known], return_inverse=True)
-    with_, without = at.reshape(-1, 2).T
+    best, wrong = sureness.T
+    answered = ~np.isnan(best)
+    unanswered = ~answered & ~np.isnan(wrong)
+    taken_out = not unanswered.any()
+    lacking = answered if taken_out else unanswered
+    counts, others = draws.counts[:, answered], draws.counts[:, lacking]
+    values, at = np.unique(np.concatenate([best[answered], wrong[lacking]]), return_inverse=True)
+    with_, without = np.split(at, [counts.shape[1]])
     order, starts = np.argsort(without, kind="stable"), np.arange(len(values) + 1)
     ends = np.searchsorted(without[order], starts)
-    below = np.concatenate([np.zeros((len(counts), 1)), counts[:, order].cumsum(axis=1)], axis=1)
+    below = np.concatenate([np.zeros((len(counts), 1)), others[:, order].cumsum(axis=1)], axis=1)
     lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
-    # A query is not compared with itself, however often it is drawn.
-    alone = (with_ > without) + (with_ == without) / 2
-    itself = counts**2
-    total = counts.sum(axis=1) ** 2 - itself.sum(axis=1)
-    return _over((counts * lower).sum(axis=1) - itself @ alone, total)
+    area, total = (counts * lower).sum(axis=1), counts.sum(axis=1) * others.sum(axis=1)
+    if taken_out:
+        # A query is not compared with itself, however often it is drawn.
+        alone = (with_ > without) + (with_ == without) / 2
+        itself = counts**2
+        area, total = area - itself @ alone, total - itself.sum(axis=1)
+    return _over(area, total)
 
 
 SELECTIVE = (

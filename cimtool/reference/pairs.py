@@ -33,25 +33,31 @@ BINNED = 1 << 17
 def sureness(scores: Array, truth: Truth) -> Queries:
     """The best score of each query, and the best score of a wrong item.
 
-    NaN for a query without right items, or without wrong ones.
+    Both are NaN for a query without right items, or without wrong ones. If judgements tell that it
+    has no right items, it has the second.
     """
     n, m = scores.shape
     best, wrong = np.full((2, m), -np.inf)
     has_right: BoolArray = np.zeros(m, bool)
     has_wrong: BoolArray = np.zeros(m, bool)
     of_text = np.full((n, 2), np.nan)
+
+    def of_queries(best: Array, wrong: Array, has_right: Array, has_wrong: Array) -> FloatArray:
+        asked = has_right & has_wrong
+        known = has_wrong if truth.knows_unanswered else asked
+        return np.where(np.stack([asked, known], axis=1), np.stack([best, wrong], axis=1), np.nan)
+
     for rows, right, candidate in _blocks(truth, n, m):
         part, others = scores[rows], candidate & ~right
         every = np.where(candidate, part, -np.inf)
         missed = np.where(others, part, -np.inf)
-        asked = np.logical_and(right.any(axis=1), others.any(axis=1))
-        found = np.stack([every.max(axis=1), missed.max(axis=1)], axis=1)
-        of_text[rows] = np.where(asked[:, None], found, np.nan)
+        some = (np.logical_or.reduce(mask, axis=1) for mask in (right, others))
+        of_text[rows] = of_queries(every.max(axis=1), missed.max(axis=1), *some)
         np.maximum(best, every.max(axis=0), out=best)
         np.maximum(wrong, missed.max(axis=0), out=wrong)
         np.logical_or(has_right, right.any(axis=0), out=has_right)
         np.logical_or(has_wrong, others.any(axis=0), out=has_wrong)
-    of_video = np.where((has_right & has_wrong)[:, None], np.stack([best, wrong], axis=1), np.nan)
+    of_video = of_queries(best, wrong, has_right, has_wrong)
     return both_sides({SURENESS: (of_text, of_video)})
 
 

@@ -16,7 +16,7 @@ from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS
 from cimtool.reference.metrics import best_ranks, graded_hits, ranks
 from cimtool.reference.pairs import probabilities, sureness
 from cimtool.reference.queries import Queries, once
-from cimtool.reference.truth import Classes, Truth, alike
+from cimtool.reference.truth import Truth, alike
 
 BY_CLASS = {one.of: one.of_hits for one in RANKINGS if one.of_hits is not None}
 """Measures of a query from all of its right items, by name."""
@@ -138,15 +138,6 @@ def _at_rank(rank: float) -> tuple[float, ...]:
     """BY_CLASS measures of a query whose only right item has this rank; stages share most ranks."""
     hits = np.array([rank]), None
     return tuple(measure(hits) for measure in BY_CLASS.values())
-
-
-def queries_among_others(scores: Array, labels: Classes) -> Queries:
-    """Rank items [n] as queries among the others in `scores` [n, n].
-
-    `rank` is the rank of the best right item, NaN for an item that is alone in its class.
-    """
-    truth = Truth(np.arange(len(labels)), len(labels), (labels, labels), True)
-    return retrieved(scores, truth)
 
 
 def columns(scores: Array, videos: IntArray) -> Iterator[Array]:

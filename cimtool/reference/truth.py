@@ -231,6 +231,11 @@ class Truth:
         """True if all items of a class, or all that are judged right, are right for a query."""
         return self.labels is not None or self.judged is not None
 
+    @property
+    def knows_unanswered(self) -> bool:
+        """True if judgements tell which texts and videos have no right item in the gallery."""
+        return self.judged is not None and not self.leave_one_out
+
     def right_pairs(self, rows: slice = slice(None)) -> BoolArray:
         """Tell which videos are right for the texts of `rows`, [rows, m]."""
         if self.judged is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +35,9 @@ from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import Queries, independent
-from cimtool.reference.retrieval import queries_among_others, retrieved
+from cimtool.reference.retrieval import retrieved
 from cimtool.reference.statistics import Gaussians, centred
-from cimtool.reference.truth import truth_of
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.arguments import FormOptions
 from cimtool.training.items import Items
@@ -240,7 +241,8 @@ class FormComparison:
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
     whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None if a is
     not known; `spread` the standard deviation of the labels. `data` and `items` are the name of the
-    file that R@1 is of, and its (texts, videos), which are `called` so.
+    file that R@1 is of, and its (texts, videos), which are `called` so; `judged` is the name of the
+    file of judgements.
     """
 
     candidates: tuple[ComparedForm, ...]
@@ -254,6 +256,7 @@ class FormComparison:
     data: str | None = None
     items: tuple[int, int] | None = None
     called: Modalities = TEXT_VIDEO
+    judged: str | None = None
 
     def of(self, form: Form) -> ComparedForm:
         """The candidate of a form."""
@@ -321,11 +324,10 @@ def compare_forms(
     draws = resamples(held.text, 1, options.seed)
     rmse = _with_intervals({"text": squares}, draws, best.name)["text"]
     recalls: Mapping[str, Intervals] = {}
-    if items is not None and (items.labels is not None or not items.alone):
+    if items is not None and (truth := items.truth).ranks:
         say("ranking all pairs by every score")
-        hits = _hits(items, fitted, teacher, options)
-        right = np.arange(len(items.text)) if items.alone else items.right
-        draws = resamples(right, len(items.video), options.seed)
+        hits, right = _hits(items, truth, fitted, teacher, options), truth.text_to_video
+        draws = resamples(right, truth.videos, options.seed)
         of_best = Queries(*({"hit": hits[way][best.name]} for way in WAYS))
         recalls = _with_intervals(hits, draws, best.name, independent(of_best, "hit", right))
         if RAW in hits[WAYS[0]]:
@@ -369,7 +371,10 @@ def compare_forms(
     if items is None:
         return found
     sizes = len(items.text), len(items.video)
-    return replace(found, d=items.text.d, data=items.file, items=sizes, called=items.called)
+    judged = None if items.judged is None else Path(items.judged.file).name
+    return replace(
+        found, d=items.text.d, data=items.file, items=sizes, called=items.called, judged=judged
+    )
 
 
 def _suffices(one: ComparedForm, tolerance: float) -> bool:
@@ -419,7 +424,11 @@ def _with_intervals(
 
 
 def _hits(
-    items: Items, fitted: Mapping[Form, Polynomial], teacher: Teacher, options: FormOptions
+    items: Items,
+    truth: Truth,
+    fitted: Mapping[Form, Polynomial],
+    teacher: Teacher,
+    options: FormOptions,
 ) -> dict[str, dict[str, FloatArray]]:
     """By way and score: 1 for each query whose best item is right, else 0; NaN is no query."""
     ed, vd = pair_statistics(items.text, items.video)
@@ -432,12 +441,7 @@ def _hits(
         scores[RAW] = partial(cosines, *items.rows)
     hits: dict[str, dict[str, FloatArray]] = {way: {} for way in WAYS}
     for name, score in scores.items():
-        settled = on_grid(score())
-        if items.alone:
-            assert items.labels is not None
-            found = queries_among_others(settled, items.labels)
-        else:
-            found = retrieved(settled, truth_of(items.right, None, len(items.video)))
+        found = retrieved(on_grid(score()), truth)
         for way, queries in zip(WAYS, (found.text, found.video), strict=True):
             rank = queries["rank"]
             hits[way][name] = np.where(np.isnan(rank), np.nan, rank == 1)

@@ -125,6 +125,9 @@ class FitOptions(FormOptions):
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
     data: EmbeddingsLike | None = optional("Embeddings for R@1 in the table.", EMBEDDINGS)
+    qrels: File | None = optional(
+        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).", FILE
+    )
     target: File | Target | None = optional(
         "Target for the energy per item in the table.", Word("NAME|FILE")
     )
@@ -145,10 +148,10 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
     divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
     and `data` the table has R@1 on these, of their raw embeddings too where both are equally
-    wide, and with a `target` the energy of an item in its
-    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
-    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
-    that of a `.pt` has no scales.
+    wide; with a file `qrels`, pairs graded above 0 are right. With a `target` it has the energy of
+    an item in its arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or,
+    with `pt_keys` "c", c and b, the polynomial is written there, its report into `report` (default:
+    beside it); that of a `.pt` has no scales.
     `pt_keys` are refused without a `.pt`.
     """
     projectors, data, output = options.projectors, options.data, options.output
@@ -163,6 +166,8 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if projectors is None and options.layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+    if projectors is None and options.qrels is not None:
+        raise ArgumentError("{qrels} judges pairs of {data}; expected both")
     if projectors is None and target is not None:
         raise ArgumentError("{target} prices the items of {data}; expected both")
     hardware = target if target is None or isinstance(target, Target) else load_target(target)
@@ -170,7 +175,8 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     known = given if isinstance(given, Teacher) else read_teacher(Path(given))
     items = None
     if projectors is not None and data is not None:
-        items = model_items(ModelSource(projectors, layer_map=options.layer_map), data, say)
+        source = ModelSource(projectors, layer_map=options.layer_map)
+        items = model_items(source, data, say, options.qrels)
         # By name alone: the report has the same bytes wherever the files lie.
         names = ", ".join(file.name for file in files_of(data))
         items = replace(items, file=names or items.file)

@@ -250,6 +250,8 @@ def degree_table(found: FormComparison, chosen: Form) -> Table:
     note = "In brackets: 95% of 1,000 resamples of the texts."
     if found.items is not None:
         note += f" R@1 is of {sizes_text(found.items, found.called)}."
+    if found.judged is not None:
+        note += f" Right pairs are those that {found.judged} grades above 0."
     return make_table("Degrees side by side", columns, rows, styles, (note,))
 
 

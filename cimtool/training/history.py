@@ -224,11 +224,11 @@ def raw_sentence(raw: Mapping[str, float] | None, called: Modalities = TEXT_VIDE
 
 
 def below_raw(
-    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None, model: type[ProjectorModel]
+    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None, model: ProjectorModel
 ) -> str | None:
     """The warning if the best epoch is worse than the raw rows; None if it is not.
 
-    Of models whose losses train it as well it names the one that starts from the rows.
+    It names what starts from the rows: another model that the loss trains as well, or an option.
     """
     if raw is None:
         return None
@@ -238,20 +238,21 @@ def below_raw(
     alike = model.has_variance and not model.one_modality and not model.starts_from_rows
     names = [name for name, kind in ProjectorModel.family.items() if kind.starts_from_rows]
     other = f"; model {' or '.join(names)} starts from the rows as they are" if alike else ""
+    if "linear" in type(model).model_fields and not model.start_dimensions:
+        other += ", model.linear=true from linear maps of them"
     return (
         f"warning: the trained model is worse than raw embeddings by cosine: held-out {name} "
         f"{found:.1%} against {known:.1%}{other}"
     )
 
 
-def start_is_best(history: Sequence[RetrievalEpoch], start: str | None) -> str | None:
-    """The warning if no epoch is better than the start, which is what is kept."""
+def start_is_best(history: Sequence[RetrievalEpoch], start: str) -> str | None:
+    """The warning if no epoch is better than the `start`, a name, which is what is kept."""
     if len(history) < 2 or best_epoch(history).number:
         return None
-    kept = "random weights" if start is None else start
     return (
         f"warning: nothing was learnt: none of {history[-1].number} epochs is better than the "
-        f"start, so the kept model is {kept}"
+        f"start, so the kept model is {start}"
     )
 
 

@@ -20,9 +20,18 @@ from cimtool.loading.item_arrays import TRUTH, finite_rows, require_right, right
 from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
+from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Classes, memberships
+from cimtool.reference.truth import (
+    Classes,
+    Judgements,
+    Truth,
+    memberships,
+    truth_among_others,
+    truth_judged,
+    truth_of,
+)
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import PairRows, mixed_pairs
 
@@ -42,7 +51,8 @@ class Items:
     `labels` are the classes of each, [n] or [n, C], None if unknown. `model` is the SHA-256 of
     the projectors, and `trained` are the shares of the rows that trained them; None if unknown,
     as are `a` and `b`, which the model keeps of its sigmoid, and `rows`, the embeddings of both.
-    `called` are the names of both modalities.
+    `called` are the names of both modalities. If pairs are `judged`, only these are right, and
+    `right` is the best video of each text, or a number from m on if it has none.
     """
 
     text: Gaussians
@@ -59,6 +69,16 @@ class Items:
     b: float | None = None
     rows: tuple[Array, Array] | None = None
     called: Modalities = TEXT_VIDEO
+    judged: Judgements | None = None
+
+    @property
+    def truth(self) -> Truth:
+        """The right items of each query; classes count among items of one modality alone."""
+        if self.judged is not None:
+            return truth_judged(self.judged, len(self.text), len(self.video), self.alone)
+        if self.alone:
+            return truth_among_others(len(self.text), self.labels)
+        return truth_of(self.right, None, len(self.video))
 
     def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
         """Draw text and video rows of this many pairs, a share `matched` of them right ones.
@@ -73,6 +93,9 @@ class Items:
     def matched(self, rows: PairRows) -> BoolArray:
         """Mask [n] of the right pairs: never an item with itself."""
         text, video = rows
+        if self.judged is not None:
+            known, videos = self.judged, len(self.video)
+            return np.isin(text * videos + video, known.text * videos + known.video)
         if not self.alone:
             return np.equal(self.right[text], video)
         if self.labels is None:
@@ -108,20 +131,23 @@ class Items:
         return np.where(chosen, order[place], rows[0]), np.where(chosen, order[other], rows[1])
 
 
-def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
-    """Run projectors, as real numbers, on embeddings of any form.
+def model_items(
+    source: ModelSource, data: EmbeddingsLike, say: Say, qrels: File | None = None
+) -> Items:
+    """Run projectors, as real numbers, on embeddings of any form, judged by a file `qrels`.
 
-    Raises CimError if file, layer map or embeddings are wrong, the embeddings do not say which
-    video is right, or a variance is not finite.
+    Raises CimError if file, layer map, embeddings or judgements are wrong, the right videos are not
+    known, or a variance is not finite.
     """
     model = source.for_rows(data).load_projectors()
-    return encoded_items(model, data, source.digest_of(model), say)
+    judged = judged_data(data, qrels, model.modalities)
+    return encoded_items(model, judged, source.digest_of(model), say)
 
 
 def encoded_items(model: Model, data: EmbeddingsLike, digest: str | None, say: Say) -> Items:
     """Run the projectors of `model`, whose SHA-256 is `digest`; errors as `model_items` has."""
     rows = read_data(data, model)
-    right = rows.right
+    right = rows.right if rows.judged is None else rows.truth.text_to_video
     say(f"encoding {rows.counted}")
     simulator = Simulator(model.program)
     text, video = (
@@ -143,6 +169,7 @@ def encoded_items(model: Model, data: EmbeddingsLike, digest: str | None, say: S
         labels=rows.labels,
         alone=rows.alone,
         called=rows.called,
+        judged=rows.judged,
     )
 
 

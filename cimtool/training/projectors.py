@@ -110,11 +110,12 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
             say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")
         known = training.start_recalls()
         run = Trainer(training, job.optimisation, place, say, job.device).run(saved)
-    warnings = [below_raw(run.history, training.raw, type(job.model))]
+    warnings = [below_raw(run.history, training.raw, job.model)]
     if job.start is not None and known is not None:
         own = run.history[0].recalls
         warnings.append(suspicion(job.start.file, own, known, len(job.held.video)))
-    origin = None if job.start is None else job.start.file
+    origin = "linear maps" if job.model.start_dimensions else "random weights"
+    origin = origin if job.start is None else job.start.file
     course = start_is_best(run.history, origin), last_is_best(run.history)
     remarks = [*job.remarks, *filter(None, course)]
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)

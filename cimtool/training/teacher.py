@@ -195,13 +195,13 @@ def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
 def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> PairRows:
     """Draw text and video rows of pairs, a share `matched` of them right pairs.
 
-    `right` [n] is the right one of `videos` for each text. The rest pair any text with any video.
-    The score ranks all pairs, of which nearly all are wrong: a teacher of mostly right pairs leaves
-    their range to extrapolation.
+    `right` [n] is the right one of `videos` for each text, or a number from `videos` on if it has
+    none. The rest pair any text with any video. The score ranks all pairs, of which nearly all are
+    wrong: a teacher of mostly right pairs leaves their range to extrapolation.
     """
     rng = np.random.default_rng(seed)
     text = rng.integers(len(right), size=pairs)
-    is_right = rng.random(pairs) < matched
+    is_right = (rng.random(pairs) < matched) & (right[text] < videos)
     return text, np.where(is_right, right[text], rng.integers(videos, size=pairs))
 
 

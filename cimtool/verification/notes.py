@@ -72,7 +72,7 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
     if truth.ranks:
         notes += filter(None, [without_cosine(data)])
         notes += few_queries(*queries.counts.values(), called=data.called)
-    notes += [*judged_by(data), *data.notes]
+    notes += [*judged_by(data, truth), *data.notes]
     return [*notes, *unused_labels(data, truth.by_class or data.alone)]
 
 
@@ -133,16 +133,26 @@ def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> 
     return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]
 
 
-def judged_by(data: Embeddings) -> list[str]:
-    """A sentence on the judgements that say what is right, if there are any."""
+def judged_by(data: Embeddings, truth: Truth) -> list[str]:
+    """Sentences on the judgements that say what is right, and on queries without an answer."""
     judged = data.judged
     if judged is None:
         return []
     sizes = len(np.unique(judged.text)), len(np.unique(judged.video))
-    return [
+    notes = [
         f"right pairs are those that {judged.file} grades above 0, {len(judged.grade):,} pairs of "
         f"{sizes_text(sizes, data.called)}; grades are the gains of nDCG"
     ]
+    every = len(data.text), len(data.video)
+    for count, known, items in zip(every, sizes, item_names(data.called), strict=True):
+        none = count - known
+        if none and truth.knows_unanswered:
+            few = f"; below {FEW_QUERIES} it means little" if none < FEW_QUERIES else ""
+            notes.append(
+                f"{none:,} {items} have no right item: answer AUROC compares the best scores of "
+                f"the other {known:,} with theirs{few}"
+            )
+    return notes
 
 
 def unused_labels(data: Embeddings, used: bool) -> list[str]:

@@ -41,6 +41,29 @@ def test_a_fit_prints_its_errors_and_writes_three_files(
     assert {file.name for file in tmp_path.iterdir()} == {"p.json", "p.fit.html", "p.fit.json"}
 
 
+def test_judgements_say_what_is_right(
+    cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    qrels = tmp_path / "q.txt"
+    qrels.write_text("".join(f"{i} 0 {j} 1\n" for i in range(20) for j in range(40)))
+    rows = "--projectors", small_trunk.projectors, "--data", small_trunk.eval
+    command = "fit", teacher, "--degree", 1, "--qrels", qrels
+    found = cimtool(*command, *rows, "-o", tmp_path / "p.json", "--json").json
+    for one in found["comparison"]["candidates"]:
+        assert one["r1_text_to_video"]["value"] == 1.0
+    assert "Right pairs are those that q.txt grades" in (tmp_path / "p.fit.html").read_text()
+    refused = cimtool(*command, "-o", tmp_path / "q.json")
+    assert (refused.status, refused.sentence) == (
+        2,
+        "--qrels judges pairs of --data; expected both",
+    )
+    qrels.write_text("0 0 40 1\n")
+    refused = cimtool(*command, *rows, "-o", tmp_path / "q.json")
+    assert refused.status == 2
+    assert f"{qrels}: line 1: item 40 is not known; expected a video row of" in refused.sentence
+    assert not (tmp_path / "q.json").exists()
+
+
 def test_the_features_of_the_file_are_said(
     cimtool: Run, teacher: Path, small_two_branch: DemoFiles, tmp_path: Path
 ) -> None:

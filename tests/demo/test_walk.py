@@ -156,7 +156,7 @@ def test_queries_with_several_right_answers(
     for file in (found.files.train, found.files.eval, found.files.few):
         assert found.files.judged(file) is not None
     for line in demo_commands(found.files, JUDGED, "ideal", tmp_path / "by-hand"):
-        measures = ("train", "verify", "evaluate")
+        measures = ("train", "fit", "verify", "evaluate")
         assert ("--qrels" in line) == (line.split()[1] in measures)
 
 

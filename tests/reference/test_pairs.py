@@ -63,7 +63,10 @@ def test_sureness_is_the_best_score_and_that_of_the_best_wrong_item(
             row, own, mine = (np.take(x, i, axis) for x in (scores, right, shown))
             if not own.any():
                 assert math.isnan(best)
-                assert math.isnan(wrong)
+                if name == "judged":  # what has no right item is known
+                    assert wrong == row.max()
+                else:
+                    assert math.isnan(wrong)
                 continue
             assert best == row[mine].max()
             assert wrong == row[mine & ~own].max(initial=-np.inf)
@@ -202,6 +205,29 @@ def test_calibration_error_of_one_gap_is_that_gap() -> None:
 SURE = st.lists(
     st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)), min_size=1, max_size=12
 )
+
+
+@given(SURE, SURE)
+def test_queries_without_an_answer_are_what_others_are_compared_with(
+    asked: list[tuple[int, int, int]], unanswered: list[tuple[int, int, int]]
+) -> None:
+    """A query drawn k times counts as k queries; what a wrong item scores does not count."""
+    with_ = [(float(best), float(wrong), count) for best, wrong, count in asked]
+    without = [(math.nan, float(best), count) for best, _, count in unanswered]
+    every = np.array([*with_, *without])
+    sure, draws = every[:, :2], QueryCounts(every[None, :, 2])
+    best = np.repeat(sure[: len(with_), 0], every[: len(with_), 2].astype(int))
+    other = np.repeat(sure[len(with_) :, 1], every[len(with_) :, 2].astype(int))
+    area = answer_area(draws, sure)[0]
+    if not (len(best) and len(other)):
+        assert np.isnan(area)
+        return
+    won = (best[:, None] > other) + (best[:, None] == other) / 2
+    assert area == pytest.approx(won.mean())
+    # What answers queries is measured without them.
+    for metric in (risk_area, selective_recall):
+        alone = metric(QueryCounts(every[None, : len(with_), 2]), sure[: len(with_)])
+        assert np.array_equal(metric(draws, sure), alone, equal_nan=True)
 
 
 @given(SURE)

@@ -157,7 +157,14 @@ def test_pairs_that_are_judged_1_are_pairs(right: np.ndarray, seed: int) -> None
     first, second = (retrieved(scores, truth) for truth in (pairs, judged))
     for way in ("text", "video"):
         for name, values in getattr(first, way).items():
-            np.testing.assert_array_equal(values, getattr(second, way)[name])
+            known = ~np.isnan(values)  # judgements also tell the best score without a right item
+            np.testing.assert_array_equal(values[known], getattr(second, way)[name][known])
+            if name != "sureness":
+                assert np.isnan(getattr(second, way)[name][~known]).all()
+    best, alone = second.video["sureness"].T
+    right_known = np.isin(np.arange(6), right)
+    assert np.isnan(best[~right_known]).all()
+    np.testing.assert_array_equal(alone[~right_known], scores.max(axis=0)[~right_known])
     gaps = [gaps_of(truth, text, video) for truth in (pairs, judged)]
     np.testing.assert_allclose(*gaps, atol=1e-12)
 

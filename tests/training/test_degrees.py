@@ -12,6 +12,7 @@ from cimtool.base.intervals import Change
 from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.reference.truth import Judgements
 from cimtool.training.arguments import FormOptions
 from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
 from cimtool.training.fit import fit_teacher
@@ -135,6 +136,18 @@ def test_recall_is_counted_on_the_items_given_and_can_refuse_a_form() -> None:
     lost = replace(one, recall_less_best={"text_to_video": Change(-0.1, -0.2, -0.05)})
     assert _suffices(one, 1.0)
     assert not _suffices(lost, 1.0)
+
+
+def test_any_item_that_is_judged_right_counts_in_recall() -> None:
+    seen = items(40, seed=9)
+    ed, _ = pair_statistics(seen.text, seen.video)
+    nearest, second = ed.argsort(axis=1)[:, :2].T
+    text = np.concatenate([np.arange(40), np.arange(10)])
+    video = np.concatenate([second, nearest[:10]])
+    several = replace(seen, judged=Judgements(text, video, np.ones(50, np.int64)))
+    found = fit_teacher(teacher(), FormOptions(degree=[1]), items=several).comparison
+    plain = {one.name: one for one in found.candidates}
+    assert plain["-ed"].recall["text_to_video"].value == 10 / 40
 
 
 def test_raw_embeddings_are_ranked_by_their_cosine_where_widths_agree() -> None:

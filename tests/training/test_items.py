@@ -39,6 +39,23 @@ def test_a_model_needs_no_polynomial(small_trunk: DemoFiles) -> None:
     assert (items.scale_ed, items.scale_vd) == (1, 1)
 
 
+def test_judgements_alone_say_what_is_right(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    qrels, read = tmp_path / "q.txt", read_embeddings(small_trunk.eval)
+    qrels.write_text("0 0 3 1\n0 0 5 2\n2 0 3 1\n")
+    data = {"text": read.text[:6], "video": read.video}  # no pairs
+    items = model_items(ModelSource(small_trunk.projectors), data, silent, qrels)
+    assert items.right.tolist() == [5, 41, 3, 43, 44, 45]
+    truth = items.truth
+    assert truth.judged is items.judged
+    assert np.argwhere(truth.right_pairs()).tolist() == [[0, 3], [0, 5], [2, 3]]
+    text, video = items.drawn(500, 0.9, seed=0)
+    assert video.max() < 40
+    right = set(zip(text.tolist(), video.tolist(), strict=True)) & {(0, 3), (0, 5), (2, 3)}
+    assert {(0, 5), (2, 3)} <= right
+    matched = items.matched((text, video))
+    assert {(int(i), int(j)) for i, j in zip(text[matched], video[matched], strict=True)} == right
+
+
 def test_two_branch_says_what_it_divides_the_statistics_by(small_two_branch: DemoFiles) -> None:
     items = model_items(ModelSource(small_two_branch.projectors), small_two_branch.eval, silent)
     assert (items.scale_ed, items.scale_vd) == (16, 256)

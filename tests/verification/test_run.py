@@ -442,6 +442,12 @@ def test_judgements_say_what_is_right(
     assert any(f"{qrels} grades above 0, 24 pairs of 12 texts" in note for note in report.notes)
     found = report.drift.final
     assert found.queries == {"text_to_video": 12, "video_to_text": 12}
+    (said,) = [note for note in report.notes if "answer AUROC" in note]
+    assert said.startswith("2 texts have no right item: ")
+    assert said.endswith("of the other 12 with theirs; below 200 it means little")
+    best = api.simulate(bundle.folder, rows)["scores"].max(axis=1)
+    higher = best[:12, None] > best[12:]
+    assert found.metrics["answer_auroc_text_to_video"] == pytest.approx(higher.mean())
     score = api.evaluate(rows, bundle.folder, qrels=qrels, seed=1).scores[0]
     for name, value in score.metrics.items():
         assert value == found.metrics[name], name

@@ -26,10 +26,10 @@ class DemoOptions(Record):
 
     target: str = option("The hardware.", "NAME|FILE", default="isaac-rram-128")
     epochs: int = option("Epochs of each of the two trainings.", "N", default=6)
-    rows: Literal["tf-idf", "encoder"] = option(
-        "tf-idf (made here) or encoder (pretrained, if it is installed).",
-        OneName(names=("tf-idf", "encoder")),
-        default="tf-idf",
+    rows: Literal["encoder", "tf-idf"] | None = option(
+        "encoder (pretrained) or tf-idf (made here) [default: encoder if it is installed].",
+        OneName(names=("encoder", "tf-idf")),
+        default=None,
     )
     folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
     cache: Path = option("Folder of trained models.", FILE, default=CACHE)
@@ -110,7 +110,7 @@ def demo_commands(
         return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
 
     def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
-        ranked = ["--projectors", projectors, "--data", files.few]
+        ranked = ["--projectors", projectors, "--data", files.few, *judged(files.few)]
         return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
 
     few = ["--data", files.few, *judged(files.few), "--samples", samples]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cimtool.base.arrays import Array
 from cimtool.training.linear_start import LinearMap, LinearStart
@@ -68,25 +69,28 @@ class TrunkProjector(nn.Module):
         takes, the means and deviations over the rows.
         """
         self.eval()
+        first, first_norm, activation, second, second_norm, _ = self.trunk
         unit = torch.ones(1)
-        factor = float(self.trunk[2](unit) - self.trunk[2](-unit))
-        # From z, and what is taken off before; at first z is the row.
+        factor = float(activation(unit) - activation(-unit))
+        # From what a layer is given to z, and what is taken off before.
         back, offset = torch.from_numpy(start.weight.T), torch.from_numpy(start.mean)
         with torch.no_grad():
-            for linear, norm in ((self.trunk[0], self.trunk[1]), (self.trunk[3], self.trunk[4])):
-                half = linear.out_features // 2
-                forth = torch.linalg.qr(torch.randn(half, len(start.weight.T), dtype=torch.double)).Q
+            for layer, norm in ((first, first_norm), (second, second_norm)):
+                assert isinstance(layer, nn.Linear)
+                assert isinstance(norm, nn.BatchNorm1d)
+                half = layer.out_features // 2
+                forth = torch.linalg.qr(torch.randn(half, len(back), dtype=torch.double)).Q
                 weight = torch.cat([forth @ back, -forth @ back])
-                linear.weight[: 2 * half] = weight
-                linear.bias[: 2 * half] = -weight @ offset
-                rows = linear(rows)
+                layer.weight[: 2 * half] = weight
+                layer.bias[: 2 * half] = -weight @ offset
+                rows = layer(rows)
                 norm.running_var, norm.running_mean = torch.var_mean(rows, dim=0)
-                norm.weight[:] = torch.sqrt(norm.running_var + norm.eps)
-                norm.bias[:] = norm.running_mean
-                rows = self.trunk[2](norm(rows))
-                back = torch.zeros(forth.shape[1], linear.out_features, dtype=torch.double)
-                back[:, : 2 * half] = torch.cat([forth, -forth]).T / factor
-                offset = torch.zeros(linear.out_features, dtype=torch.double)
+                norm.weight.copy_(torch.sqrt(norm.running_var + norm.eps))
+                norm.bias.copy_(norm.running_mean)
+                rows = activation(norm(rows))
+                back = torch.cat([forth, -forth]).T / factor
+                back = functional.pad(back, (0, layer.out_features - 2 * half))
+                offset = torch.zeros(layer.out_features, dtype=torch.double)
             for tensor in (self.mu.weight, self.mu.bias, self.logvar.weight):
                 nn.init.zeros_(tensor)
             self.mu.weight[: len(back)] = back
@@ -114,7 +118,9 @@ class TrunkModel(ProjectorModel, name="trunk"):
     @classmethod
     def _passes_rows_on(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("activation") == "tanh":
-            raise refused("is true, and model.activation is tanh; expected relu, leaky-relu or none")
+            raise refused(
+                "is true, and model.activation is tanh; expected relu, leaky-relu or none"
+            )
         return value
 
     @property
@@ -124,8 +130,12 @@ class TrunkModel(ProjectorModel, name="trunk"):
 
     def begin(self, towers: TwoTower, start: LinearStart, pairs: Pairs) -> None:
         """Make both trunks the linear maps."""
-        towers.text_proj.become(start.text, pairs.text)
-        towers.video_proj.become(start.video, pairs.video)
+        for projector, own, rows in (
+            (towers.text_proj, start.text, pairs.text),
+            (towers.video_proj, start.video, pairs.video),
+        ):
+            assert isinstance(projector, TrunkProjector)
+            projector.become(own, rows)
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return a trunk for each modality, text first."""
