@@ -46,6 +46,8 @@ TINY = DemoSettings(
 JUDGED = replace(
     TINY,
     pretrained=True,
+    rate=3e-4,
+    matched=0.1,
     options=DemoSettings.of_encoder(1).options | {"model.hidden": 8, "model.width": 4},
     eval_rows=40,
     calibration_rows=30,
@@ -152,7 +154,7 @@ def test_queries_with_several_right_answers(
     assert found.queries.queries == len(np.load(found.files.eval)["text"])
     assert found.queries.ambiguous > 0
     train = torch.load(found.files.projectors, weights_only=True)["config"]
-    assert train["model.dropout"] == 0.2
+    assert train["model.linear"] is True
     for file in (found.files.train, found.files.eval, found.files.few):
         assert found.files.judged(file) is not None
     for line in demo_commands(found.files, JUDGED, "ideal", tmp_path / "by-hand"):
@@ -164,15 +166,18 @@ def test_rows_of_the_encoder_need_it_installed(monkeypatch: pytest.MonkeyPatch) 
     said: list[str] = []
     monkeypatch.setattr(demo_module, "find_encoder", lambda: ENCODER)
     assert settings_for(3, "encoder", said.append).pretrained
+    assert settings_for(3, None, said.append).pretrained
     assert not settings_for(3, "tf-idf", said.append).pretrained
     monkeypatch.setattr(demo_module, "find_encoder", lambda: None)
     assert settings_for(3, "tf-idf", said.append) == DemoSettings(3)
+    assert settings_for(3, None, said.append) == DemoSettings(3)
     with pytest.raises(CimError, match=r"rows is encoder, and all-MiniLM-L6-v2 .* not installed"):
         settings_for(3, "encoder", said.append)
     assert said == [
-        "rows of all-MiniLM-L6-v2 (int8)",
-        "rows of TF-IDF and SVD, which nobody trained",
-        "rows of TF-IDF and SVD, which nobody trained",
+        *["rows of all-MiniLM-L6-v2 (int8)"] * 2,
+        *["rows of TF-IDF and SVD, which nobody trained"] * 2,
+        "rows of TF-IDF and SVD, which nobody trained: all-MiniLM-L6-v2 (int8) is not installed "
+        "(demo-requirements.txt)",
     ]
 
 

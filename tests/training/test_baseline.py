@@ -71,25 +71,29 @@ def test_equal_rows_count_against_a_query_as_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_run_that_learnt_nothing_says_so_first(tmp_path: Path) -> None:
-    said = start_is_best(epochs(0.3, 0.2, 0.3), None)
+    said = start_is_best(epochs(0.3, 0.2, 0.3), "random weights")
     assert said is not None
     assert "none of 2 epochs is better than the start, so the kept model is random" in said
     assert "the kept model is a.pth" in (start_is_best(epochs(0.3, 0.2), "a.pth") or "")
-    assert start_is_best(epochs(0.3, 0.4), None) is None
+    assert start_is_best(epochs(0.3, 0.4), "a.pth") is None
     rows = dict.fromkeys(("text", "video"), np.ones((80, 6), np.float32))
     run = cimtool.train(rows, tmp_path / "run", **SMALL, options=SIZES)
     assert any(one.startswith("warning: nothing was learnt") for one in run.remarks)
 
 
 def test_the_warnings() -> None:
-    said = below_raw(epochs(0.1, 0.6, 0.5), recalls(0.9), TrunkModel)
+    said = below_raw(epochs(0.1, 0.6, 0.5), recalls(0.9), TrunkModel())
     assert said is not None
     assert said.startswith("warning: the trained model is worse than raw embeddings by cosine: ")
     assert "held-out R@1 60.0% against 90.0%; model two-branch starts from" in said
-    assert below_raw(epochs(0.1, 0.9), recalls(0.9), TrunkModel) is None
-    assert below_raw(epochs(0.1), None, TrunkModel) is None
+    assert said.endswith("as they are, model.linear=true from linear maps of them")
+    linear = below_raw(epochs(0.1, 0.6), recalls(0.9), TrunkModel(linear=True))
+    assert linear is not None
+    assert linear.endswith("model two-branch starts from the rows as they are")
+    assert below_raw(epochs(0.1, 0.9), recalls(0.9), TrunkModel()) is None
+    assert below_raw(epochs(0.1), None, TrunkModel()) is None
     for kind in (TanhProjectors, Autoencoder, CrossAttentionModel):
-        plain = below_raw(epochs(0.1, 0.6), recalls(0.9), kind)
+        plain = below_raw(epochs(0.1, 0.6), recalls(0.9), kind())
         assert plain is not None
         assert plain.endswith("held-out R@1 60.0% against 90.0%")
     assert last_is_best(epochs(0.1, 0.2, 0.3)) is not None
@@ -124,7 +128,7 @@ def test_classes_lead_by_their_map() -> None:
     maps = {"map_text_to_video": 0.3, "map_video_to_text": 0.3}
     history = [RetrievalEpoch(0, None, {}, {}, recalls(0.9, **maps))]
     raw = recalls(0.1, map_text_to_video=0.5, map_video_to_text=0.6)
-    said = below_raw(history, raw, TwoBranchModel)
+    said = below_raw(history, raw, TwoBranchModel())
     assert said is not None
     assert said.endswith("held-out mAP 30.0% against 55.0%")
 

@@ -50,6 +50,26 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> ProjectorRun:
     return cimtool.train(data, tmp_path_factory.mktemp("run") / "whole", **SETTINGS)
 
 
+def test_a_linear_start_ranks_before_any_training(data: Path, tmp_path: Path) -> None:
+    options = SETTINGS | {"epochs": 1, "options": SMALL | {"model.linear": "true"}}
+    started, random = (
+        cimtool.train(data, tmp_path / name, **given).history[0].recalls["r1_text_to_video"]
+        for name, given in (("linear", options), ("random", SETTINGS | {"epochs": 1}))
+    )
+    assert started > 0.5 > random
+    flat = {name: np.ones((80, 6), np.float32) for name in ("text", "video")}
+    run = cimtool.train(flat, tmp_path / "flat", **options)
+    assert "so the kept model is linear maps" in " ".join(run.remarks)
+
+
+def test_a_linear_start_is_of_two_modalities(tmp_path: Path) -> None:
+    items = {"rows": np.eye(40, 6, dtype=np.float32), "labels": np.arange(40) % 4}
+    options = SETTINGS | {"options": SMALL | {"model.linear": "true"}}
+    with pytest.raises(CimError, match=r"model.linear is true, and .* holds items of one modality"):
+        cimtool.train(items, tmp_path / "run", **options)
+    assert not list((tmp_path / "run").glob("*.pth"))
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from cimtool.base.errors import CimError
+from cimtool.training.linear_start import linear_starts
+from cimtool.training.pairs import Pairs
 from cimtool.training.models.trunk import TrunkModel, TrunkProjector
 from cimtool.training.towers import TwoTower
 
@@ -45,3 +48,45 @@ def test_dropout_is_of_training_alone_and_has_no_weights() -> None:
     assert not torch.equal(dropping(rows)[0], plain(rows)[0])
     dropping.load_state_dict(plain.eval().state_dict())
     assert torch.equal(dropping.eval()(rows)[0], plain(rows)[0])
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky-relu", "none"])
+@pytest.mark.parametrize(("hidden", "width"), [(64, 4), (9, 4), (6, 16), (64, 32)])
+def test_a_linear_start_is_the_map(activation: str, hidden: int, width: int) -> None:
+    """Also with an odd unit, with fewer units than dimensions, and with narrow rows."""
+    torch.manual_seed(0)
+    text, video = torch.randn(40, 6) + 2, torch.randn(40, 5) - 1
+    video[:, :3] += text[:, :3]
+    options = {"hidden": hidden, "width": width, "activation": activation, "dropout": 0.5}
+    model = TrunkModel(linear=True, logvar_start=-1.0, **options)
+    start = next(linear_starts(text.numpy(), video.numpy(), model.start_dimensions))
+    towers = model.build(6, 5)
+    model.begin(towers, start, Pairs(text, video, torch.arange(40)))
+    assert towers.text_proj.training
+    k = min(width, hidden // 2, 5)
+    unseen = torch.randn(7, 6), torch.randn(8, 5)
+    maps = (start.text, unseen[0]), (start.video, unseen[1])
+    for found, (own, rows) in zip(towers.encode(*unseen), maps, strict=True):
+        mu, logvar = found.gaussian
+        np.testing.assert_allclose(mu[:, :k], own.of(rows.numpy()), atol=1e-5)
+        assert (mu[:, k:] == 0).all()
+        assert (logvar == -1).all()
+
+
+def test_no_weight_of_a_linear_start_stands_out() -> None:
+    """Rounding a layer of ones and zeros to 8 bits would lose what training adds to it."""
+    torch.manual_seed(0)
+    rows = torch.randn(100, 16)
+    model = TrunkModel(hidden=128, width=16, linear=True)
+    towers = model.build(16, 16)
+    start = next(linear_starts(rows.numpy(), rows.numpy(), model.start_dimensions))
+    model.begin(towers, start, Pairs(rows, rows, torch.arange(100)))
+    for key in ("trunk.0.weight", "trunk.3.weight", "mu.weight"):
+        weight = towers.state_dict()[f"text_proj.{key}"]
+        assert weight.abs().max() < 8 * weight.square().mean().sqrt()
+
+
+def test_a_linear_start_needs_an_activation_that_loses_nothing() -> None:
+    with pytest.raises(CimError, match=r"model.linear is true, and model.activation is tanh; exp"):
+        TrunkModel(activation="tanh", linear=True)
+    assert TrunkModel(width=8, hidden=64).start_dimensions == 0
