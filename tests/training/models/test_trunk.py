@@ -6,8 +6,8 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.training.linear_start import linear_starts
-from cimtool.training.pairs import Pairs
 from cimtool.training.models.trunk import TrunkModel, TrunkProjector
+from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
 
