@@ -260,11 +260,11 @@ class Worth:
         if self.sampled is not None and not self.broken:
             said.append(self.sampled.sentence)
         if self.of_float is not None and not self.broken:
-            said.append(f"Float score: {_shares(self.of_float)}.")
+            said.append(f"Float score, in the worse direction: {_shares(self.of_float)}.")
         if self.of_raw is not None and not self.broken:
             said.append(
-                f"Raw rows in int8, which need no model, among {self.items:,} items: "
-                f"{_shares(self.of_raw)}."
+                f"Raw rows in int8, which need no model, among {self.items:,} items, in the worse "
+                f"direction: {_shares(self.of_raw)}."
             )
         if self.larger is not None:
             said.append(self.larger.sentence)

@@ -85,7 +85,7 @@ def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     assert verdict.startswith("The chosen point, 3 (adc_bits=lossless, encoding=twos-complement), ")
     assert verdict.endswith("than Monte Carlo with K=10, not shown to differ from its float score.")
     assert others[0].startswith("Monte Carlo errs as much at K=")
-    assert others[1].startswith("Float score: R@1 ")
+    assert others[1].startswith("Float score, in the worse direction: R@1 ")
     assert others[2 : len(warned) + 3] == [*warned, ""]
     start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
     assert "centred" in lines[start + 1]

@@ -332,9 +332,10 @@ def test_details_have_the_figures() -> None:
     assert KNOWN.details == (
         "Monte Carlo errs as much at K=120 [99, 150] where ranks are concerned, at K=4 [3, 5] in "
         "the whole score, if its mean square error falls as 1/K.",
-        "Float score: R@1 50.0% compiled against 52.0%, -2.0 [-5.0, 1.0] points.",
-        "Raw rows in int8, which need no model, among 1,500 items: R@1 50.0% compiled against "
-        "25.0%, +25.0 [20.0, 30.0] points.",
+        "Float score, in the worse direction: R@1 50.0% compiled against 52.0%, -2.0 [-5.0, 1.0] "
+        "points.",
+        "Raw rows in int8, which need no model, among 1,500 items, in the worse direction: R@1 "
+        "50.0% compiled against 25.0%, +25.0 [20.0, 30.0] points.",
     )
     assert KNOWN.notes == (
         "Variances of the items: a^2 vd is 2.5 on average, they matter.",

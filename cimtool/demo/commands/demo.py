@@ -57,7 +57,9 @@ def command(out: Output, options: DemoOptions) -> None:
     again = _line("compile", *trained, *other)
     shown = found.report.document().plus(Section("", found.stages.document().blocks))
     if found.queries is not None:
-        shown = replace(shown, blocks=(found.queries.section(), *shown.blocks))
+        first = next(i for i, one in enumerate(shown.blocks) if isinstance(one, Section))
+        blocks = [*shown.blocks[:first], found.queries.section(), *shown.blocks[first:]]
+        shown = replace(shown, blocks=tuple(blocks))
     lines = [
         f"model   {files.projectors.parent}",
         f"bundle  {found.bundle}",
