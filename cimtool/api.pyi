@@ -578,8 +578,8 @@ def fit(
     """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
-    or surely by less than `tolerance` (default: a tenth of the scatter of samples, or 1% of the
-    spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
+    or surely adds less than `tolerance` in the mean square (default: a tenth of the scatter of
+    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
     divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
     and `data` the table has R@1 on these, of their raw embeddings too where both are equally
     wide; with a file `qrels`, pairs graded above 0 are right. With a `target` it has the energy of
@@ -593,8 +593,8 @@ def fit(
       [default: 4]
     * `ed_alone`: Leave out all terms with vd: one matrix product instead of six. [default:
       False]
-    * `tolerance`: Extra error in logits allowed for a lower degree [default: a tenth of the
-      scatter of samples].
+    * `tolerance`: Error in logits that a lower degree may add, in the mean square [default: a
+      tenth of the scatter of samples].
     * `alpha`: Ridge penalty, on standardised features. [default: 0.001]
     * `scale_ed`: Divisor of ed [default: the teacher's].
     * `scale_vd`: Divisor of vd [default: the teacher's].

@@ -248,7 +248,7 @@ class DemoSettings:
                 "model.width": 128,
                 "model.linear": True,
                 "model.logvar_start": -1.0,
-                "model.dropout": 0.1,
+                "model.dropout": 0.2,
                 "loss.a": 0.15,
                 "loss.b": 32.0,
                 "loss.match": 4.0,

@@ -69,8 +69,8 @@ class FormOptions(Record):
         "Leave out all terms with vd: one matrix product instead of six.", default=False
     )
     tolerance: float | None = optional(
-        "Extra error in logits allowed for a lower degree [default: a tenth of the scatter of "
-        "samples].",
+        "Error in logits that a lower degree may add, in the mean square [default: a tenth of the "
+        "scatter of samples].",
         "X",
     )
     alpha: float = option("Ridge penalty, on standardised features.", default=ALPHA)

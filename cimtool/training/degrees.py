@@ -45,10 +45,10 @@ from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
 OF_SCATTER = 0.1
-"""The share of the scatter of samples that a cheaper form may be worse: mean squares grow by 1%."""
+"""The share of the scatter of samples that a cheaper form may add: their mean square is 1% more."""
 
 OF_SPREAD = 0.01
-"""The share of the spread of the labels that a cheaper form may be worse.
+"""The share of the spread of the labels that a cheaper form may add.
 
 If variances are large, samples scatter by more than scores differ, and a tenth of that is no limit.
 Rounding to 8 bits costs about 3% of the spread; 1% more adds a twentieth to that.
@@ -217,7 +217,8 @@ class ComparedForm:
     """A form of the score on held-out pairs, and what one pair takes of it.
 
     `rmse` and `worst` are distances from the labels in logits, None for a score that is no logit;
-    `less_best` is the RMSE less that of the best polynomial, on the same pairs. `recall` is R@1 by
+    `less_best` is the error beside that of the best polynomial, on the same pairs: the root of
+    the difference of mean squares, negative for a smaller one. `recall` is R@1 by
     way, `recall_less_best` what it is less the best polynomial's; both empty if no data were
     given. `in_memory` is what a query takes if the items are in a target's arrays, None if no
     target was given. Raw embeddings have recalls alone: their cosine is of other widths.
@@ -238,11 +239,11 @@ class ComparedForm:
 class FormComparison:
     """Forms by what they take: the RMSE of `best` is the lowest, `enough` is not surely worse.
 
-    One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
-    whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None if a is
-    not known; `spread` the standard deviation of the labels. `data` and `items` are the name of the
-    file that R@1 is of, and its (texts, videos), which are `called` so; `judged` is the name of the
-    file of judgements.
+    One is enough whose RMSE is not surely above the best's, or surely adds less than `tolerance` to
+    it, in the mean square, and whose R@1 is not surely below. `scatter` is what `samples` a side
+    scatter by, None if a is not known; `spread` the standard deviation of the labels. `data` and
+    `items` are the name of the file that R@1 is of, and its (texts, videos), which are `called`
+    so; `judged` is the name of the file of judgements.
     """
 
     candidates: tuple[ComparedForm, ...]
@@ -399,7 +400,8 @@ def _with_intervals(
     """Means of figures [queries] of every score, over other draws of the queries of each way.
 
     Texts are the queries of the first way, videos those of the second, if there is one. If the
-    means are `shares`, of so many independent queries by way, they stay; else their root is taken.
+    means are `shares`, of so many independent queries by way, they stay; else their root is taken,
+    and the difference is that of mean squares, as a root.
     """
     form = np.sqrt if shares is None else np.asarray
     drawn: dict[str, dict[str, list[FloatArray]]] = {
@@ -413,13 +415,21 @@ def _with_intervals(
     for way, scores in figures.items():
         parts = {name: np.concatenate(drawn[way][name]) for name in scores}
         own, less_best, best_mean = {}, {}, float(form(np.nanmean(scores[best])))
+        less = np.subtract if shares is not None else _added
         queries = None if shares is None else shares[way]
         for name, values in scores.items():
             mean = float(form(np.nanmean(values)))
-            ends, apart = interval(parts[name], queries), interval(parts[name] - parts[best])
+            ends, apart = interval(parts[name], queries), interval(less(parts[name], parts[best]))
             own[name] = Change(mean, ends.low, ends.high)
-            less_best[name] = Change(mean - best_mean, apart.low, apart.high)
+            less_best[name] = Change(float(less(mean, best_mean)), apart.low, apart.high)
         found[way] = Intervals(own, less_best)
+    return found
+
+
+def _added(rmse: FloatArray | float, best: FloatArray | float) -> FloatArray:
+    """The error that `rmse` has beside that of the best: their mean squares add up."""
+    more = np.square(rmse) - np.square(best)
+    found: FloatArray = np.sign(more) * np.sqrt(np.abs(more))
     return found
 
 

@@ -144,8 +144,8 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
-    or surely by less than `tolerance` (default: a tenth of the scatter of samples, or 1% of the
-    spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
+    or surely adds less than `tolerance` in the mean square (default: a tenth of the scatter of
+    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
     divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
     and `data` the table has R@1 on these, of their raw embeddings too where both are equally
     wide; with a file `qrels`, pairs graded above 0 are right. With a `target` it has the energy of

@@ -276,8 +276,8 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
         elif found.scatter is not None and found.tolerance == OF_SCATTER * found.scatter:
             why = f", a tenth of the scatter of K = {found.samples} samples per side"
         text += (
-            f"its RMSE, {enough.rmse.value:.3g}, is above that of {best_one}, "
-            f"by less than {found.tolerance:.3g}{why}"
+            f"its RMSE, {enough.rmse.value:.3g}, adds {enough.less_best.value:.3g} to that of "
+            f"{best_one}, in the mean square: less than {found.tolerance:.3g}{why}"
         )
     against = found.of(chosen) if asked else best
     fewer, more = (0 if one.cost is None else one.cost.products for one in (enough, against))

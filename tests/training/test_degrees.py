@@ -78,6 +78,21 @@ def test_a_tolerance_lets_a_lower_degree_be_enough() -> None:
         fit_teacher(made, FormOptions(tolerance=-1.0))
 
 
+def test_errors_are_compared_in_the_mean_square() -> None:
+    """A form with twice the error adds 1.7 times the best's to it, not once."""
+    found = fit_teacher(of_curve(0.05), FormOptions(degree=[1, 2, 3]))
+    best = found.comparison.of(found.comparison.best).rmse
+    assert best is not None
+    for one in found.comparison.candidates:
+        if one.form is None:
+            continue
+        assert one.rmse is not None
+        assert one.less_best is not None
+        more = one.rmse.value**2 - best.value**2
+        assert one.less_best.value == pytest.approx(np.sign(more) * abs(more) ** 0.5)
+        assert one.less_best.low <= one.less_best.value <= one.less_best.high
+
+
 def test_what_ranks_nothing_is_not_enough_where_labels_spread_by_less_than_samples() -> None:
     made = of_curve()
     flat = replace(made.labels, log_p=1e-3 * made.labels.log_p)
