@@ -43,10 +43,16 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
         "epochs": settings.epochs,
         "batch": settings.batch,
         "seed": seed,
+        "qrels": files.judged(files.train),
         "resume": True,
     }
     cimtool.train(
-        files.train, own.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
+        files.train,
+        own.teacher.parent,
+        loss=TEACHER_LOSS,
+        options=settings.options,
+        learning_rate=settings.rate,
+        **train,
     )
     labels = cimtool.teacher(
         own.teacher,
@@ -57,7 +63,12 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
     )
     first = own.poly.with_name(FIRST_POLY)
     cimtool.fit(
-        labels, degree=settings.degrees, projectors=own.teacher, data=files.few, output=first
+        labels,
+        degree=settings.degrees,
+        projectors=own.teacher,
+        data=files.few,
+        qrels=files.judged(files.few),
+        output=first,
     )
     cimtool.train(
         files.train, own.projectors.parent, loss=POLY_LOSS, start=own.teacher, poly=first,

@@ -579,14 +579,14 @@ def fit(
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
     or surely adds less than `tolerance` in the mean square (default: a tenth of the scatter of
-    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial takes vd. ed and vd are
-    divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
-    and `data` the table has R@1 on these, of their raw embeddings too where both are equally
-    wide; with a file `qrels`, pairs graded above 0 are right. With a `target` it has the energy of
-    an item in its arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or,
-    with `pt_keys` "c", c and b, the polynomial is written there, its report into `report` (default:
-    beside it); that of a `.pt` has no scales.
-    `pt_keys` are refused without a `.pt`.
+    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial
+    takes vd. ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher
+    says). With `projectors` and `data` the table has R@1 on these, of their raw embeddings too
+    where both are equally wide; with a file `qrels`, pairs graded above 0 are right. With a
+    `target` it has the energy of an item in its arrays. With `output`, a `.json` or a `.pt` whose
+    keys are `coeff` and `bias` or, with `pt_keys` "c", c and b, the polynomial is written there,
+    its report into `report` (default: beside it); that of a `.pt` has no scales. `pt_keys` are
+    refused without a `.pt`.
 
     * `teacher`: The teacher, or its file.
     * `degree`: Degree, 1 to 6; of several (1,2,3) the lowest that is good enough is written.
