@@ -270,7 +270,7 @@ def test_budgets_and_limits_on_labelled_rows_are_of_the_others_of_a_class(
     found = tune(small_trunk, tmp_path / "bits.toml", data=data, budget=budget, **low)
     assert any(step.kept for step in found.steps)
     assert found.on_all["r1_text_to_video"] < 1
-    metrics = verified(small_trunk, found, data, tmp_path)
+    metrics = verified(small_trunk, found, data, tmp_path)["metrics"]
     assert {name: found.on_all[name] for name in budget} == pytest.approx(
         {name: metrics[name] for name in budget}
     )
