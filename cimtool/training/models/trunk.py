@@ -121,6 +121,8 @@ class TrunkModel(ProjectorModel, name="trunk"):
             raise refused(
                 "is true, and model.activation is tanh; expected relu, leaky-relu or none"
             )
+        if value and info.data.get("hidden") == 1:
+            raise refused("is true, and model.hidden is 1; expected 2 units or more")
         return value
 
     @property
