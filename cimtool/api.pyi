@@ -279,15 +279,15 @@ def verify(
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    gallery: int | None = None,
+    distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
     noise: NoiseOptions | None = None,
     chip: Path | str | None = None,
     max_drift: Mapping[str, float] | None = None,
-    gallery: int | None = None,
     junit: File | None = None,
     baseline: File | None = None,
     tolerance: Mapping[str, float] | None = None,
-    distractors: EmbeddingsLike | None = None,
     report: File | None = None,
     say: Say = ...,
 ) -> Report:
@@ -310,17 +310,17 @@ def verify(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
+      raw rows.
+    * `distractors`: Further videos in the gallery, right for no text.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
     * `noise`: Draw dies with the target's noise.
     * `chip`: A measured chip to use instead of drawn dies.
     * `max_drift`: Fail above this value.
-    * `gallery`: Items of a larger gallery to extrapolate R@1 to, text to video, beside raw
-      rows.
     * `junit`: Write the checks as JUnit XML (.xml).
     * `baseline`: An earlier report.json; fail if a metric is worse.
     * `tolerance`: Fail only if surely worse than the baseline by more than this.
-    * `distractors`: Further videos in the gallery, right for no text.
     * `report`: Folder of the report [default: the bundle].
     """
 
@@ -332,12 +332,15 @@ def compare(
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    gallery: int | None = None,
+    distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
     say: Say = ...,
 ) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    With a file `qrels`, pairs graded above 0 are right. Raises CheckFailed if a bit differs.
+    With a file `qrels`, pairs graded above 0 are right; `distractors` and `gallery` are as in
+    `verify`. Raises CheckFailed if a bit differs.
 
     * `bundles`: The folders of the bundles.
     * `data`: Embeddings to measure on.
@@ -345,6 +348,9 @@ def compare(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
+      raw rows.
+    * `distractors`: Further videos in the gallery, right for no text.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
     """
@@ -789,6 +795,9 @@ def sweep(
     b: float | None = None,
     qrels: File | None = None,
     calibration_rows: SeenRows = "refuse",
+    gallery: int | None = None,
+    distractors: EmbeddingsLike | None = None,
+    samples: int = 10,
     jobs: int | None = None,
     dask: str | None = None,
     calibration: EmbeddingsLike,
@@ -818,10 +827,11 @@ def sweep(
     `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
     compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
     the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
-    within). With a file `qrels`, items that it grades above 0 are right. Raises CimError if rows of
-    `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
-    worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is within the
-    `budget`.
+    within). With a file `qrels`, items that it grades above 0 are right. `distractors` are more
+    items, right for no text. The verdict and the costs are for a `gallery` of so many items, and
+    the verdict beside Monte Carlo with `samples`. Raises CimError if rows of `data` calibrated
+    (unless they are allowed or dropped), the folder holds another sweep or no worker answers;
+    PointsFailed (a CheckFailed) at the end if points failed or none is within the `budget`.
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `poly`: The polynomial, if the checkpoint has none.
@@ -832,6 +842,10 @@ def sweep(
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
+    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
+      raw rows.
+    * `distractors`: Further videos in the gallery, right for no text.
+    * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.
@@ -895,6 +909,9 @@ def tune(
     score_mapping: str | None = None,
     shortlist: int | None = None,
     calibration_rows: SeenRows = "refuse",
+    gallery: int | None = None,
+    distractors: EmbeddingsLike | None = None,
+    samples: int = 10,
     jobs: int | None = None,
     dask: str | None = None,
     data: EmbeddingsLike,
@@ -966,6 +983,10 @@ def tune(
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
+    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
+      raw rows.
+    * `distractors`: Further videos in the gallery, right for no text.
+    * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.

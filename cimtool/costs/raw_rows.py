@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from cimtool.base.intervals import Change
 from cimtool.costs.charges import digital_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, digital_products, elements
@@ -28,28 +31,61 @@ def raw_query(estimate: Estimate) -> Cost | None:
     return digital_cost(work, prices)
 
 
-def verdict(estimate: Estimate) -> list[Sentence]:
-    """The energy of a query beside that of raw rows; nothing where one of them is not known.
+@dataclass(frozen=True)
+class TimesRaw:
+    """The energy of a query as a multiple of that of raw rows among the same `items`.
 
-    The ends of the ratio are at the same ends of the prices, which both have in common.
+    The ends are at the same ends of the prices, which both have in common. It is a lower bound if
+    a part of the query has no price.
     """
-    query, raw = estimate.query, raw_query(estimate)
-    if query is None or raw is None:
-        return []
-    own, other = query.energy_pj, raw.energy_pj
-    if own.value is None or not (other.value and other.low and other.high):
-        return []
-    low, high = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))
-    tone: Tone = "bad" if low > 1 else "good" if high < 1 and not own.lower_bound else ""
-    least = "at least " * own.lower_bound
-    place = "DRAM" if raw.digital.count("dram") else "SRAM"
-    return [
-        Sentence(
-            f"Energy per query: {least}{own.value / other.value:.2g} times ({low:.2g} to "
-            f"{high:.2g}) that of raw rows in int8 among {estimate.gallery:,} items, which need no "
-            f"model and take {other.full_text(ENERGIES)} in digital at the same prices, read from "
-            f"{place}.",
+
+    times: Change
+    items: int
+    lower_bound: bool
+
+    def sentence(self, more: str = "") -> Sentence:
+        """The multiple in words; `more` follows."""
+        one, least = self.times, "at least " * self.lower_bound
+        tone: Tone = "bad" if one.low > 1 else ""
+        if one.high < 1 and not self.lower_bound:
+            tone = "good"
+        return Sentence(
+            f"Energy per query: {least}{one.value:.2g} times ({one.low:.2g} to {one.high:.2g}) "
+            f"that of raw rows in int8 among {self.items:,} items{more}.",
             "verdict",
             tone,
+        )
+
+
+def times_raw(estimate: Estimate) -> TimesRaw | None:
+    """The energy of a query beside that of raw rows; None where one of them is not known."""
+    raw = raw_query(estimate)
+    if raw is None or estimate.gallery is None or (query := estimate.query) is None:
+        return None
+    own, other = query.energy_pj, raw.energy_pj
+    if own.value is None or not (other.value and other.low and other.high):
+        return None
+    ends = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))
+    return TimesRaw(Change(own.value / other.value, *ends), estimate.gallery, own.lower_bound)
+
+
+def verdict(estimate: Estimate) -> list[Sentence]:
+    """The same as a sentence, with the energy of raw rows; without a gallery, what it takes."""
+    if estimate.gallery is None:
+        return [
+            Sentence(
+                "The number of items is not given, on which it depends whether the model pays "
+                "against raw rows in int8.",
+                "verdict",
+            )
+        ]
+    raw, found = raw_query(estimate), times_raw(estimate)
+    if raw is None or found is None:
+        return []
+    place = "DRAM" if raw.digital.count("dram") else "SRAM"
+    return [
+        found.sentence(
+            f", which need no model and take {raw.energy_pj.full_text(ENERGIES)} in digital at the "
+            f"same prices, read from {place}"
         )
     ]

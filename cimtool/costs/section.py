@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
-from cimtool.costs import render
+from cimtool.costs import raw_rows, render
 from cimtool.costs.estimate import Estimate, estimate_bundle
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
@@ -30,9 +30,12 @@ class CostSection(ReportSection, name="cost"):
 
     @classmethod
     def measure(cls, measured: SectionInputs) -> Estimate:
-        """Estimate a query, beside Monte Carlo with the references' number of samples."""
-        samples, videos = measured.references.samples, len(measured.data.video)
-        return estimate_bundle(measured.bundle, samples, videos)
+        """Estimate a query among the items that the verdict is for.
+
+        Monte Carlo beside it has the references' number of samples.
+        """
+        samples, items = measured.references.samples, measured.drift.worth.ranked_items
+        return estimate_bundle(measured.bundle, samples, items)
 
     @classmethod
     def values(cls, found: Estimate) -> Mapping[str, Any]:
@@ -41,7 +44,7 @@ class CostSection(ReportSection, name="cost"):
 
     @classmethod
     def blocks(cls, found: Estimate, bundle: str) -> tuple[Block, ...]:
-        """Return two cards, and a section with all tables."""
+        """Return the verdict on energy, two cards, and a section with all tables."""
         fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
         picture = placement_svg(found.placements, found.floorplan, name)
         stored = [place for place in found.placements if place.shares is None]
@@ -74,6 +77,7 @@ class CostSection(ReportSection, name="cost"):
             Section("Assumptions of the totals", notes(render.assumptions(found), "detail")),
         )
         return (
+            *raw_rows.verdict(found),
             Section("Does it fit?", (Sentence(fit), FactList(facts, "detail")), "fit", 2),
             Section("What does a query cost?", tuple(_query(found)), "energy", 2),
             Section("Cost and placement", (*tables, *folded), "cost"),

@@ -6,11 +6,10 @@ evaluator, so points with the same calibration calibrate once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +21,18 @@ from cimtool.base.progress import Say, silent
 from cimtool.base.typed_fields import made_of
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
+from cimtool.costs.raw_rows import TimesRaw, times_raw
 from cimtool.costs.render import score_multiplications
 from cimtool.experiments.dies import DieRequest, spread_over_dies
-from cimtool.experiments.engine import content_digest, program_bytes
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
-from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
+from cimtool.experiments.references import SweepReferences, trained_gaussians
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.model import time_text
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
-from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
-from cimtool.loading.digests import digests_of
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, require_rivals
+from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model, ModelCard
-from cimtool.loading.qrels import judged_data
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
@@ -47,74 +43,26 @@ from cimtool.passes.trained_bits import with_trained_bits
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians
+from cimtool.report.document import Sentence
 from cimtool.report.formats import NumberFormat
 from cimtool.report.table import Content, interval_cell
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.drift import BaselineLoss
+from cimtool.verification.larger import raw_products
 from cimtool.verification.stages import encode, real_means
-from cimtool.verification.worth import SampledAlike
+from cimtool.verification.worth import Worth, in_larger_gallery
 
 DIES_AT_A_TIME = 16
 """Dies whose queries are kept until their intervals are computed on the same resamples."""
-
-
-def measured_rows(
-    model: Model,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    qrels: File | None,
-    seen: SeenRows,
-) -> tuple[Embeddings, Embeddings]:
-    """Read the rows that calibrate a model, and the `data` that measure it.
-
-    With a file `qrels`, items that it grades above 0 are right. `seen` refuses, allows or drops
-    rows that are in both. Raises CimError if the data rank nothing, and for refused rows.
-    """
-    calibrating = read_data(calibration, model)
-    evaluated = read_data(judged_data(data, qrels, model.modalities), model)
-    require_rivals(evaluated)
-    if seen == "allow":
-        return calibrating, evaluated
-    known = digests_of(*calibration_rows(calibrating, []))
-    if seen == "drop":
-        (evaluated,) = without_seen([known], [evaluated], model.name)
-    else:
-        require_unseen(known, evaluated, model.name)
-    return calibrating, evaluated
-
-
-IDENTITY: Mapping[str, str] = {
-    "model": "model",
-    "calibration": "calibration data",
-    "data": "evaluation data",
-    "reference": "reference",
-}
-"""Words for the parts of `measured_identity`."""
-
-
-def measured_identity(
-    model: Model, reference: str, calibration: Embeddings, data: Embeddings
-) -> dict[str, str]:
-    """Digests, by name, of the contents that all points of one folder share."""
-    score = json.dumps([model.a, model.b, model.head.to_json()])
-    rows = *calibration_rows(calibration, []), *fit_rows(calibration).values()
-    return {
-        "model": content_digest(program_bytes(model.program, score)),
-        "calibration": content_digest(*rows),
-        "data": data.digest,
-        "reference": reference,
-    }
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The figures of a point, plain values by name, or the `error` that it ended with.
 
-    `intervals` of the metrics are over resamples of the queries. `against_raw` is the loss from raw
-    embeddings, if their widths agree, `of_float` that from the float score. `sampled` is the K at
-    which Monte Carlo has the same error. These three are paired by query. `dies` has, for each
-    time, the values of all dies and their spread. `warnings` are the `notes` that every reader
+    `intervals` of the metrics are over resamples of the queries. `worth` compares with raw rows,
+    the float score and Monte Carlo, query by query; None for Monte Carlo itself. `dies` has, for
+    each time, the values of all dies and their spread. `warnings` are the `notes` that every reader
     should see: cells with few levels, or no dies although dies were requested.
     """
 
@@ -125,9 +73,27 @@ class Outcome:
     dies: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    against_raw: BaselineLoss | None = None
-    of_float: BaselineLoss | None = None
-    sampled: SampledAlike | None = None
+    worth: Worth | None = None
+
+    def verdict(self, subject: str) -> list[Sentence]:
+        """The verdict in the words of `verify`, of a `subject`; nothing if nothing is known."""
+        if self.worth is None or not self.worth.standings:
+            return []
+        energy = self.times_raw
+        return [
+            Sentence(self.worth.about(subject), "verdict", self.worth.tone),
+            *([] if energy is None else [energy.sentence()]),
+            *map(Sentence, self.worth.details),
+        ]
+
+    @property
+    def times_raw(self) -> TimesRaw | None:
+        """The energy of a query beside that of raw rows; None if one is not known."""
+        if self.worth is None or self.cost.get("energy_to_raw") is None:
+            return None
+        ends = (float(self.cost[f"energy_to_raw{end}"]) for end in ("", "_low", "_high"))
+        lower_bound = bool(self.cost["energy_missing"])
+        return TimesRaw(Change(*ends), self.worth.ranked_items, lower_bound)
 
     def cell(self, name: str, form: NumberFormat) -> Content:
         """A metric in a table, with its interval if that is known."""
@@ -147,16 +113,16 @@ class Outcome:
         parts["cost"] = asdict(made_of(PointCost, values["cost"]))
         parts |= {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
         parts["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
-        for name, kind, changes in (
-            ("against_raw", BaselineLoss, ("loss",)),
-            ("of_float", BaselineLoss, ("loss",)),
-            ("sampled", SampledAlike, ("centred", "whole")),
-        ):
-            one = values[name]
-            if one is not None:
-                one = made_of(kind, one | {key: made_of(Change, one[key]) for key in changes})
-            parts[name] = one
+        one = values["worth"]
+        parts["worth"] = None if one is None else Worth.from_json(one)
         return made_of(cls, parts)
+
+
+class MeasuredPairs(NamedTuple):
+    """Scores [n, m] of all pairs, and what was measured of them query by query."""
+
+    scores: Array
+    queries: Queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +131,8 @@ class PointEvaluator:
 
     `towers` are the projectors, `models` their cards under each score. `text` and `video` are the
     calibration rows, `fit` the rows that fit a gallery's converters, and `data` the evaluation
-    rows. `items` has their means and variances, if a score samples them.
+    rows. `items` has their means and variances, if a score samples them. The verdict and the cost
+    are for a `gallery` of so many items, or for the evaluation videos.
     """
 
     towers: tuple[Graph, Graph]
@@ -176,6 +143,7 @@ class PointEvaluator:
     data: Embeddings
     references: SweepReferences
     dies: DieRequest | None
+    gallery: int | None = None
     items: tuple[Gaussians, Gaussians] | None = None
     _folded: dict[ScoreChoice, Program] = field(default_factory=dict)
     _calibrated: dict[Hashable, Program] = field(default_factory=dict)
@@ -188,6 +156,7 @@ class PointEvaluator:
         data: Embeddings,
         references: SweepReferences,
         dies: DieRequest | None,
+        gallery: int | None,
     ) -> PointEvaluator:
         """The evaluator of models that share their projectors."""
         rows, fit = calibration_rows(calibration, []), fit_rows(calibration)
@@ -195,7 +164,7 @@ class PointEvaluator:
         first, *_ = models.values()
         sampled = [model for choice, model in models.items() if choice.samples is not None]
         items = trained_gaussians(sampled[0], data) if sampled else None
-        return cls(first.towers, cards, *rows, fit, data, references, dies, items)
+        return cls(first.towers, cards, *rows, fit, data, references, dies, gallery, items)
 
     def outcome(self, point: Point) -> Outcome:
         """The outcome of a point whose values do not contradict each other."""
@@ -206,16 +175,10 @@ class PointEvaluator:
         """Compile and measure one build; an error becomes its outcome, so the others go on."""
         try:
             build = self.with_trained_bits(build)
-            queries, found = (self._evaluated if score.samples is None else self._sampled)(
-                build, score
-            )
-            known = self.references
-            (intervals,) = known.intervals(queries)
-            found = replace(found, intervals=intervals, against_raw=known.against_raw(queries))
-            if score.samples is not None:
-                return found
-            of_float = known.against_float(queries, self.models[score].head)
-            return replace(found, of_float=of_float, sampled=known.against_sampling(queries))
+            compute = self._compared if score.samples is None else self._sampled
+            queries, found = compute(build, score)
+            (intervals,) = self.references.intervals(queries)
+            return replace(found, intervals=intervals)
         except Exception as error:  # the outermost frame of a point: the others must go on
             return _failed(error)
 
@@ -227,11 +190,11 @@ class PointEvaluator:
         The outcomes have no intervals.
         """
         try:
-            queries, found = self._evaluated(self.with_trained_bits(build), COMPILED)
+            measured, found = self._evaluated(self.with_trained_bits(build), COMPILED)
         except Exception as error:  # as above
             return (_failed(error),) * len(selections)
         return tuple(
-            replace(found, metrics=self.references.metrics(queries, chosen))
+            replace(found, metrics=self.references.metrics(measured.queries, chosen))
             for chosen in selections
         )
 
@@ -245,8 +208,19 @@ class PointEvaluator:
         """A build with the bits of trained integers in layers; CimError if it asks for fewer."""
         return replace(build, settings=with_trained_bits(build, self.trained))
 
-    def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
-        """Measurements of all queries, and their outcome."""
+    def _compared(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
+        """Measurements of all queries, and their outcome with the verdict."""
+        measured, found = self._evaluated(build, score)
+        larger = None
+        if self.gallery is not None and self.data.truth.ranks:
+            larger = in_larger_gallery(
+                measured.scores, raw_products(self.data), self.data.truth, self.gallery, seed=0
+            )
+        queries, head = measured.queries, self.models[score].head
+        return queries, replace(found, worth=self.references.worth(queries, head, larger))
+
+    def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[MeasuredPairs, Outcome]:
+        """Scores of all pairs, and their outcome."""
         settings, said = build.settings, list[str]()
         model = self.models[score]
         layers = layer_names(assemble(*self.towers, model.head))
@@ -257,15 +231,14 @@ class PointEvaluator:
         program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
             program = self.with_gallery(program, settings)
-        queries = self._measured(program, model.head)
-        cost = cost_of(self._estimate(program, build, model, SAMPLES))
+        measured = self._measured(program, model.head)
+        cost = cost_of(self._estimate(program, build, model, self.references.samples))
         no_dies: list[str] = []
         dies = self._on_dies(program, build, model.head, no_dies.append)
         of_model = (f"warning: {text}" for text in model.warnings)
         notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
-        return queries, Outcome(
-            None, self.references.metrics(queries), {}, cost, dies, notes, warnings
-        )
+        metrics = self.references.metrics(measured.queries)
+        return measured, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
     def _sampled(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
         """Measurements and outcome of Monte Carlo in float; its cost has the compiled encoding."""
@@ -283,7 +256,7 @@ class PointEvaluator:
     def _estimate(
         self, program: Program, build: Configuration, model: ModelCard, samples: int
     ) -> Estimate:
-        query = ScoredQuery(model.dimension, samples, len(self.data.video))
+        query = ScoredQuery(model.dimension, samples, self.gallery or len(self.data.video))
         return estimate(program, build, query)
 
     def compiled(
@@ -332,14 +305,15 @@ class PointEvaluator:
         score = fit_gallery(tiled, queries["text"], matches, settings.settable)
         return replace(program, score=score)
 
-    def _measured(self, program: Program, head: Head) -> Queries:
-        """Measure all evaluation pairs query by query; CimError if a score is not finite."""
+    def _measured(self, program: Program, head: Head) -> MeasuredPairs:
+        """Score all evaluation pairs and measure them; CimError if a score is not finite."""
         simulator = Simulator(program)
         features = encode(simulator, self.data)
         scores = simulator.score(features["text"], features["video"])
         if not np.isfinite(scores).all():
             raise CimError("a score is not finite; the model is out of float64's range")
-        return self.references.measured(scores, *real_means(program, features), head)
+        means = real_means(program, features)
+        return MeasuredPairs(scores, self.references.measured(scores, *means, head))
 
     def _on_dies(
         self, program: Program, build: Configuration, head: Head, note: Say
@@ -364,7 +338,7 @@ class PointEvaluator:
                 for start in range(0, request.trials, DIES_AT_A_TIME):
                     those = range(start, min(start + DIES_AT_A_TIME, request.trials))
                     drawn = (on_die(program, build.settings, conditions, die) for die in those)
-                    measured = [self._measured(die.program, head) for die in drawn]
+                    measured = [self._measured(die.program, head).queries for die in drawn]
                     metrics += [self.references.metrics(one) for one in measured]
                     intervals += self.references.intervals(*measured)
                 read = time_text(conditions.seconds), corner
@@ -408,12 +382,16 @@ class PointCost:
     sigmoids: int
     random_normals: int
     gallery_bytes: int | None
+    energy_to_raw: float | None
+    energy_to_raw_low: float | None
+    energy_to_raw_high: float | None
 
 
 def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
-    """The cost of a point on its target, with a query against the evaluation gallery.
+    """The cost of a point on its target, with a query against the gallery.
 
-    Energy in pJ, latency in ns and area in mm2 are None if the target gives no figures, and lower
+    `energy_to_raw` is the query's energy as a multiple of that of raw rows in int8. Energy in pJ,
+    latency in ns and area in mm2 are None if the target gives no figures, and lower
     bounds if parts are missing. For Monte Carlo (`sampled`, with stored samples), energy and
     latency cover the query's encoding and its sampled score; arrays and area are None.
     """
@@ -438,6 +416,10 @@ def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
         cost |= {"energy_coverage": query.coverage, "energy_basis": query.basis}
         cost |= {"score_multiplications": score_multiplications(score), "sigmoids": 0}
         cost |= {"random_normals": 0, "gallery_bytes": found.gallery_bytes}
+        if (times := times_raw(found)) is not None:
+            ends = times.times.value, times.times.low, times.times.high
+            names = (f"energy_to_raw{end}" for end in ("", "_low", "_high"))
+            cost |= dict(zip(names, ends, strict=True))
     return cost | {
         "energy_pj": energy.value,
         "energy_low_pj": energy.low,

@@ -30,13 +30,23 @@ from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelArguments, ModelOptions, ModelSource, Projectors
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.arguments import TrainingOptions
+from cimtool.verification.options import WithDistractors
 
 VARIED = ("adc_bits", "references", "rows_active")
 """Settings of all layers that `tune` may vary: converter bits, references, active rows."""
 
 
-class SweepOptions(ModelArguments, JudgedData, SeenData, WorkerOptions):
+class VerdictOptions(WithDistractors):
+    """The other ways that the verdict compares with: raw rows in a gallery, and sampling."""
+
+    samples: int = option(
+        "Monte Carlo samples per side of the verdict.", "K", at_least=1, default=DEFAULT_SAMPLES
+    )
+
+
+class SweepOptions(ModelArguments, JudgedData, SeenData, VerdictOptions, WorkerOptions):
     """The options of `sweep`."""
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
@@ -74,7 +84,9 @@ class SweepOptions(ModelArguments, JudgedData, SeenData, WorkerOptions):
     output: File | None = optional("Folder of results and points.", DIR, short="o")
 
 
-class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData, WorkerOptions):
+class TuneOptions(
+    BuildOptions, JudgedData, SettingOptions, SeenData, VerdictOptions, WorkerOptions
+):
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(

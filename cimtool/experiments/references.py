@@ -28,7 +28,7 @@ from cimtool.loading.provenance import trained_on
 from cimtool.loading.row_norms import median_norm, other_scale
 from cimtool.reference.limits import limit_changes, limit_metrics
 from cimtool.reference.measures import RANKINGS, WAYS
-from cimtool.reference.metrics import RAW, ReferenceScores, common_mean, on_grid
+from cimtool.reference.metrics import RAW_INT8, ReferenceScores, common_mean, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
@@ -50,17 +50,14 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import BaselineLoss, baseline_loss
 from cimtool.verification.notes import (
     NOT_CHECKED,
-    baseline_sentences,
     constant_score,
     data_notes,
     float_faults,
 )
 from cimtool.verification.references import EXACT, References, gaussians, trained_features
 from cimtool.verification.stages import real_means, run_float
-from cimtool.verification.worth import SampledAlike, Worth, sampled_alike
+from cimtool.verification.worth import LargerGallery, Worth, sampled_alike, worst_share
 
-SAMPLES = DEFAULT_SAMPLES
-MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
 KEPT = ("scores", "sampled", "mean")
 DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
 """Metrics of differences that a point has beside the metrics of limits."""
@@ -80,8 +77,8 @@ class SweepReferences:
     `scores` are from the reference called `name`. `floats` has the float scores by the digest of
     their heads, `faults` the sentences on each, as in `verify`. `sampled` are Monte Carlo's scores,
     if the teacher is known. `of_means` are measurements of the trained means; `mean` [d] is their
-    common mean. `raw` is the retrieval of raw embeddings, None if widths differ or nothing is
-    ranked. With `of_logit` the reference's scores are logits.
+    common mean. `raw` is the retrieval of raw rows in 8 bits, None if widths differ or nothing is
+    ranked. Monte Carlo has `samples` per side. With `of_logit` the reference's scores are logits.
     """
 
     name: str
@@ -93,6 +90,7 @@ class SweepReferences:
     of_means: Queries = field(default_factory=Queries)
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     raw: Queries | None = None
+    samples: int = DEFAULT_SAMPLES
     of_logit: bool = True
     _of_floats: dict[str, Queries] = field(default_factory=dict, init=False)
 
@@ -152,11 +150,11 @@ class SweepReferences:
         return [_ends(one) for one in found]
 
     def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
-        """Measured queries by score: float under named heads, Monte Carlo, and raw embeddings."""
+        """Measured queries by score: float under named heads, Monte Carlo, and raw rows."""
         found = {name: self._float_queries(head) for name, head in heads.items()}
         if self.sampled is not None:
-            found[MONTE_CARLO] = self._sampled_queries
-        return found | ({} if self.raw is None else {RAW: self.raw})
+            found[f"Monte Carlo (K={self.samples})"] = self._sampled_queries
+        return found | ({} if self.raw is None else {RAW_INT8: self.raw})
 
     def baseline_metrics(
         self, heads: Mapping[str, Head]
@@ -166,21 +164,24 @@ class SweepReferences:
         intervals = dict(zip(beside, self.intervals(*beside.values()), strict=True))
         return {name: self.metrics(one) for name, one in beside.items()}, intervals
 
-    def against_raw(self, queries: Queries) -> BaselineLoss | None:
-        """The loss of a compiled model's queries from raw embeddings, if these can be ranked."""
-        return None if self.raw is None else self._loss_from(RAW, self.raw, queries)
-
-    def against_float(self, queries: Queries, head: Head) -> BaselineLoss | None:
-        """The same from the float score under a `head`; None if nothing is ranked."""
-        if not self.truth.ranks:
-            return None
-        return self._loss_from(head.surrogate, self._float_queries(head), queries)
-
-    def against_sampling(self, queries: Queries) -> SampledAlike | None:
-        """The K of the same error; None if the queries or Monte Carlo have no error from exact."""
-        if self.sampled is None or "centred_squares" not in queries.text:
-            return None
-        return sampled_alike(queries, self._sampled_queries, SAMPLES, self.truth, seed=0)
+    def worth(self, queries: Queries, head: Head, larger: LargerGallery | None) -> Worth:
+        """The verdict on a compiled model's queries, beside the float score under its `head`."""
+        of_float = sampled = None
+        if self.truth.ranks:
+            of_float = self._loss_from(head.surrogate, self._float_queries(head), queries)
+        squares = queries.text.get("centred_squares")
+        if self.sampled is not None and squares is not None:
+            sampled = sampled_alike(queries, self._sampled_queries, self.samples, self.truth, 0)
+        return Worth(
+            broken=False,
+            sampled=sampled,
+            of_float=of_float,
+            of_raw=None if self.raw is None else self._loss_from(RAW_INT8, self.raw, queries),
+            items=self.truth.videos,
+            variance=None,
+            worst_share=None if squares is None else worst_share(squares),
+            larger=larger,
+        )
 
     def _loss_from(self, name: str, baseline: Queries, queries: Queries) -> BaselineLoss:
         truth, measurement = self.truth, [led(self.truth.by_class)[0].of]
@@ -210,6 +211,7 @@ class SweepReferences:
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
         arrays |= {f"means_{name}": one for name, one in self.of_means.text.items()}
         arrays["of_logit"] = np.array(self.of_logit)
+        arrays["samples"] = np.array(self.samples)
         arrays["floats"] = np.stack(list(self.floats.values()))
         arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
         arrays["faults"] = np.frombuffer(json.dumps(dict(self.faults)).encode(), np.uint8)
@@ -230,7 +232,7 @@ class SweepReferences:
             heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
             floats = dict(zip(heads, arrays.pop("floats"), strict=True))
             said = parse_json(bytes(arrays.pop("faults")))
-            of_logit = bool(arrays.pop("of_logit"))
+            of_logit, samples = arrays.pop("of_logit").item(), arrays.pop("samples").item()
             faults = {digest: tuple(texts) for digest, texts in said.items()}
             own = [
                 {
@@ -251,6 +253,7 @@ class SweepReferences:
                 of_means=told,
                 faults=faults,
                 raw=raw,
+                samples=samples,
                 of_logit=of_logit,
                 **arrays,
             )
@@ -290,14 +293,15 @@ def reference_name(model: Model, scores: int = 1) -> str:
 
 
 def references(
-    models: Iterable[Model], data: Embeddings, say: Say, reference: str
+    models: Iterable[Model], data: Embeddings, say: Say, reference: str, samples: int
 ) -> SweepReferences:
     """Score all pairs of the evaluation rows by a trained model under each head, and exactly.
 
-    The exact score of the first of `models` holds for all; `reference` is from `reference_name`.
+    The exact score of the first of `models` holds for all, and so does Monte Carlo with `samples`
+    per side. `reference` is from `reference_name`.
     """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
-    shared = References(samples=SAMPLES)
+    shared = References(samples=samples)
     floats: dict[str, FloatArray] = {}
     faults: dict[str, tuple[str, ...]] = {}
     found: SweepReferences | None = None
@@ -317,9 +321,9 @@ def references(
         against, sampled = scores, None
         if run.known is not None and run.known.exact is not None and reference == EXACT:
             against, sampled = run.known.exact, run.known.monte_carlo
-        kept = (floats, mean, sampled, told, faults, run.table.queries_of(RAW))
+        kept = (floats, mean, sampled, told, faults, run.table.queries_of(RAW_INT8))
         of_logit = reference == EXACT or model.head.predicts_logit
-        found = SweepReferences(reference, data.truth, against, *kept, of_logit)
+        found = SweepReferences(reference, data.truth, against, *kept, samples, of_logit)
     assert found is not None
     return found
 
@@ -328,14 +332,20 @@ REFERENCES = "references.safetensors"
 
 
 def kept_references(
-    place: Path | None, models: Sequence[Model], data: Embeddings, say: Say, reference: str
+    place: Path | None,
+    models: Sequence[Model],
+    data: Embeddings,
+    say: Say,
+    reference: str,
+    samples: int,
 ) -> SweepReferences:
     """The `references` that a folder keeps; computed, and kept there, if it lacks some."""
     if place is None:
-        return references(models, data, say, reference)
+        return references(models, data, say, reference, samples)
     found = SweepReferences.of_file(reference, data.truth, place / REFERENCES)
-    if found is None or not found.knows(model.head for model in models):
-        found = references(models, data, say, reference)
+    known = found is not None and found.samples == samples
+    if found is None or not (known and found.knows(model.head for model in models)):
+        found = references(models, data, say, reference, samples)
         replace_files(place, {REFERENCES: found.to_bytes()}, "the references")
     return found
 
@@ -396,44 +406,13 @@ class Remarks:
         """The faults of a float score that is the reference itself; empty if there are none."""
         return "" if self.checked else " ".join(self.faults)
 
-    def first(self, raw: Sequence[str]) -> list[str]:
-        """All sentences before the figures, including the ones on `raw` embeddings."""
-        return [*self.faults, *raw, *self.warnings]
+    @property
+    def first(self) -> list[str]:
+        """All sentences before the figures, without the verdict."""
+        return [*self.faults, *self.warnings]
 
-    def blocks(self, verdicts: Sequence[Sentence], raw: Sequence[str]) -> Iterator[Block]:
-        """The same as blocks: faults, what `raw` embeddings can do, `verdicts`, then warnings."""
-        yield from (Sentence(one, "verdict", "bad") for one in (*self.faults, *raw))
+    def blocks(self, verdicts: Sequence[Sentence]) -> Iterator[Block]:
+        """The same as blocks: faults, `verdicts`, then warnings."""
+        yield from (Sentence(one, "verdict", "bad") for one in self.faults)
         yield from verdicts
         yield from (Note(one, tone="soft") for one in self.warnings)
-
-
-def verdict(
-    subject: str, sampled: SampledAlike | None, of_float: BaselineLoss | None
-) -> list[Sentence]:
-    """The verdict on a compiled subject, in the words of `verify`; nothing if nothing is known."""
-    worth = Worth(
-        broken=False,
-        sampled=sampled,
-        of_float=of_float,
-        of_raw=None,
-        items=0,
-        variance=None,
-        worst_share=None,
-    )
-    if not worth.standings:
-        return []
-    return [Sentence(worth.about(subject), "verdict", worth.tone), *map(Sentence, worth.details)]
-
-
-def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:
-    """A sentence if raw embeddings retrieve as well as the chosen point, or better.
-
-    `losses` has the loss of each point from raw embeddings. If no point is chosen, the best point
-    counts.
-    """
-    known = {index: loss for index, loss in enumerate(losses) if loss is not None}
-    if chosen is None and known:
-        chosen = min(known, key=lambda index: known[index].loss.value)
-    if chosen not in known:
-        return []
-    return [f"{text} (point {chosen})" for text in baseline_sentences([known[chosen]])]

@@ -30,7 +30,6 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
-from cimtool.experiments.references import verdict
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -82,7 +81,7 @@ def document(sweep: Sweep) -> Document:
     return Document(
         f"Sweep of {sweep.model}",
         (
-            *sweep.remarks.blocks(_verdict(sweep), sweep.raw_said),
+            *sweep.remarks.blocks(sweep.verdict),
             *([Section("Within the budget", budget)] if budget else []),
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
             *([Section("Yield", tuple(yields))] if yields else []),
@@ -91,24 +90,6 @@ def document(sweep: Sweep) -> Document:
         ),
         sweep.to_json,
     )
-
-
-def _verdict(sweep: Sweep) -> list[Sentence]:
-    """The verdict on the chosen point; without one, on the point that is nearest to exact."""
-    index = None if sweep.chosen is None else sweep.chosen.index
-    subject = "The chosen point"
-    if index is None:
-        errors = {
-            i: one.metrics["centred_rmse"]
-            for i, one in enumerate(sweep.outcomes)
-            if "centred_rmse" in one.metrics and i not in sweep.sampled
-        }
-        if not errors or sweep.remarks.faults:
-            return []
-        index, subject = min(errors, key=lambda i: errors[i]), "The nearest point"
-    found = sweep.outcomes[index]
-    subject = f"{subject}, {index} ({values_text(sweep.points[index].named)}),"
-    return verdict(subject, found.sampled, found.of_float)
 
 
 def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:

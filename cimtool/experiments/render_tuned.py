@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.references import verdict
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt, CostName
 from cimtool.reference.queries import led
@@ -27,9 +26,7 @@ def document(found: Tuned) -> Document:
     return Document(
         f"{found.model} on {found.target}: {least}",
         (
-            *found.remarks.blocks(
-                verdict("The chosen model", found.sampled, found.of_float), found.raw_said
-            ),
+            *found.remarks.blocks(found.verdict),
             *map(Sentence, _outcome(found)),
             bit_table(found).named("bits"),
             figure_table(found).named("figures"),

@@ -17,13 +17,7 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.compilation import layer_names
 from cimtool.experiments.budgets import COSTS, SCORE_COSTS, Choice, DriftBudget, cheapest, front
-from cimtool.experiments.compiled import (
-    IDENTITY,
-    Outcome,
-    PointEvaluator,
-    measured_identity,
-    measured_rows,
-)
+from cimtool.experiments.compiled import Outcome, PointEvaluator
 from cimtool.experiments.dies import (
     SPREAD,
     DieRequest,
@@ -43,6 +37,7 @@ from cimtool.experiments.engine import (
     check_workers,
     table_file,
     values_name,
+    values_text,
     workers,
     write_results,
 )
@@ -62,9 +57,9 @@ from cimtool.experiments.references import (
     Remarks,
     SweepReferences,
     kept_references,
-    raw_sentences,
     reference_name,
 )
+from cimtool.experiments.rows import IDENTITY, measured_identity, measured_rows
 from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, scored_models
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import load_noise
@@ -73,8 +68,10 @@ from cimtool.loading.embeddings import Embeddings, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
+from cimtool.reference.montecarlo import check_samples
+from cimtool.report.document import Sentence
 
-SWEEP = ExperimentKind("sweep", "sweep.json", 8, IDENTITY, Outcome.from_json)
+SWEEP = ExperimentKind("sweep", "sweep.json", 9, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -111,13 +108,30 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
     @property
     def first(self) -> list[str]:
         """Sentences that a reader must see before any figure."""
-        return self.remarks.first(self.raw_said)
+        return self.remarks.first
 
     @property
-    def raw_said(self) -> list[str]:
-        """A sentence if raw embeddings retrieve as well as the chosen point, or the best one."""
-        chosen = None if self.chosen is None else self.chosen.index
-        return raw_sentences([outcome.against_raw for outcome in self.outcomes], chosen)
+    def verdict(self) -> list[Sentence]:
+        """The verdict on the chosen point; without one, on the point that is nearest to exact.
+
+        Nothing if the float score is broken, or the points have no error.
+        """
+        index = None if self.chosen is None else self.chosen.index
+        subject = "The chosen point"
+        if index is None:
+            errors = {
+                i: one.metrics[error]
+                for i, one in enumerate(self.outcomes)
+                for error in ("centred_rmse", "float_centred_rmse")
+                if error in one.metrics and one.worth is not None
+            }
+            if not errors:
+                return []
+            index, subject = min(errors, key=lambda i: errors[i]), "The nearest point"
+        if self.remarks.faults:
+            return []
+        values = values_text(self.points[index].named)
+        return self.outcomes[index].verdict(f"{subject}, {index} ({values}),")
 
     @property
     def costs(self) -> Mapping[str, str]:
@@ -163,6 +177,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
             **SWEEP.versions,
             "model": self.model,
             "files": {Path(name).name: digest for name, digest in self.files},
+            "verdict": [one.text for one in self.verdict],
             "warnings": self.first,
             "data": dict(self.data),
             "reference": self.reference,
@@ -209,8 +224,9 @@ def _flat(outcome: Outcome, yields: Sequence[Yield]) -> dict[str, Any]:
     row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics}
     for name, ends in outcome.intervals.items():
         row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
-    if outcome.against_raw is not None:
-        loss = outcome.against_raw.loss
+    worth = outcome.worth
+    if worth is not None and worth.of_raw is not None:
+        loss = worth.of_raw.loss
         row |= {"loss_from_raw": loss.value, "loss_from_raw_low": loss.low}
         row |= {"loss_from_raw_high": loss.high}
     row |= outcome.cost
@@ -245,33 +261,33 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
     compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
     the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
-    within). With a file `qrels`, items that it grades above 0 are right. Raises CimError if rows of
-    `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
-    worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is within the
-    `budget`.
+    within). With a file `qrels`, items that it grades above 0 are right. `distractors` are more
+    items, right for no text. The verdict and the costs are for a `gallery` of so many items, and
+    the verdict beside Monte Carlo with `samples`. Raises CimError if rows of `data` calibrated
+    (unless they are allowed or dropped), the folder holds another sweep or no worker answers;
+    PointsFailed (a CheckFailed) at the end if points failed or none is within the `budget`.
     """
     dies, budget, keys, made = _asked(options)
     source = ModelSource.of(options).for_rows(options.calibration)
     check_scores(keys, source.head, source.poly, options.teacher)
     known = scored_models(source, made, options.teacher, say)
-    rows, data = measured_rows(
-        known.first, options.calibration, options.data, options.qrels, options.calibration_rows
-    )
+    rows, data = measured_rows(known.first, options)
     of_logit = any(one.head.predicts_logit for one in known.models.values())
     check_measurable("budget", budget.limits, data.truth, data.file, of_logit)
     _check_layers(known, keys)
     name = reference_name(known.first, len(known.models))
     whose = measured_identity(known.projectors, known.reference, rows, data)
     place = Path(options.output or Path("exports") / f"{known.first.name}.sweep")
-    digests = [_digest(one, known, whose, dies) for one in made]
+    asked = options.samples, options.gallery
+    digests = [_digest(one, known, whose, dies, asked) for one in made]
     builds = {digest: one for digest, one in zip(digests, made, strict=True) if digest is not None}
     with workers(options, place) as compute, SWEEP.opened(place, whose, compute) as folder:
         models = [known.first, *known.models.values()]
-        scores = kept_references(place, models, data, say, name)
+        scores = kept_references(place, models, data, say, name, options.samples)
 
         def evaluator(left: Mapping[str, Point]) -> PointEvaluator:
             scored = {point.score: known.models[point.score] for point in left.values()}
-            return PointEvaluator.of(scored, rows, data, scores, dies)
+            return PointEvaluator.of(scored, rows, data, scores, dies, options.gallery)
 
         done = folder.outcomes(builds, evaluator, say)
         baselines, intervals = scores.baseline_metrics(known.heads)
@@ -299,6 +315,7 @@ def _asked(
     options: SweepOptions,
 ) -> tuple[DieRequest | None, DriftBudget, tuple[GridKey, ...], list[Point]]:
     """Dies, budget, keys and points; CimError for a mistake that shows before data are read."""
+    check_samples(options.samples)
     dies = die_request(options.trials, options.times, options.seed, options.corners)
     noise = options.noise_model
     if noise is not None and dies is None:
@@ -319,15 +336,22 @@ def _settings_of(options: SweepOptions) -> Path | None:
 
 
 def _digest(
-    point: Point, known: ScoredModels, whose: Mapping[str, str], dies: DieRequest | None
+    point: Point,
+    known: ScoredModels,
+    whose: Mapping[str, str],
+    dies: DieRequest | None,
+    asked: tuple[int, int | None],
 ) -> str | None:
-    """The name of a point's file; None if its values contradict each other."""
+    """The name of a point's file; None if its values contradict each other.
+
+    `asked` are the samples and the gallery of the verdict.
+    """
     if point.build is None:
         return None
     target, settings = point.build.target.to_json(), point.build.settings.to_json()
     drawn = None if dies is None else asdict(dies)
     score = known.identity(point.score)
-    return values_name({**SWEEP.versions, **whose}, target, settings, score, drawn)
+    return values_name({**SWEEP.versions, **whose}, target, settings, score, drawn, asked)
 
 
 def _described(data: Embeddings, scores: SweepReferences) -> dict[str, Any]:

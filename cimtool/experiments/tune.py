@@ -28,13 +28,7 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
-from cimtool.experiments.compiled import (
-    IDENTITY,
-    Outcome,
-    PointEvaluator,
-    measured_identity,
-    measured_rows,
-)
+from cimtool.experiments.compiled import Outcome, PointEvaluator
 from cimtool.experiments.engine import (
     ExperimentKind,
     PagedResult,
@@ -49,6 +43,7 @@ from cimtool.experiments.engine import (
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, kept_references, reference_name
+from cimtool.experiments.rows import IDENTITY, measured_identity, measured_rows
 from cimtool.experiments.widths import (
     ORDER,
     Attempt,
@@ -69,12 +64,10 @@ from cimtool.loading.embeddings import Embeddings, File, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
+from cimtool.reference.montecarlo import check_samples
 from cimtool.reference.queries import Selection
 from cimtool.report.document import Document, Sentence, Verbatim
 from cimtool.report.formats import counted
-from cimtool.verification.drift import BaselineLoss
-from cimtool.verification.notes import baseline_sentences
-from cimtool.verification.worth import SampledAlike
 
 
 @dataclass(frozen=True)
@@ -97,13 +90,12 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     `starts` are all combinations of a grid of settings; the other fields are for the chosen one.
     `start` and `chosen` are metrics on the queries that the bits were chosen on. For the chosen
     bits, `held_out` are metrics on the other half, and `on_all` on all queries, as `verify`
-    measures them, with `intervals`. `against_raw` is their loss from raw embeddings, if widths
-    agree, `of_float` that from the float score, `sampled` the K at which Monte Carlo has the same
-    error. The last `taken_back` kept steps were undone because they missed the budget on the other
-    half or on all. `baselines` are metrics of scores without hardware, on all queries, with
-    intervals. If `by_class`, metrics of classes lead. `command` compiles the result; None if the
-    inputs were not files. `resumed` counts choices of bits that an earlier run measured; `results`
-    were written into the folder, if one was given.
+    measures them, with `intervals`; `outcome` has the verdict on them. The last `taken_back` kept
+    steps were undone because they missed the budget on the other half or on all. `baselines` are
+    metrics of scores without hardware, on all queries, with intervals. If `by_class`, metrics of
+    classes lead. `command` compiles the result; None if the inputs were not files. `resumed` counts
+    choices of bits that an earlier run measured; `results` were written into the folder, if one was
+    given.
     """
 
     page = "tune.html"
@@ -124,9 +116,7 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     held_out: Mapping[str, float]
     on_all: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
-    against_raw: BaselineLoss | None
-    of_float: BaselineLoss | None
-    sampled: SampledAlike | None
+    outcome: Outcome
     baselines: Mapping[str, Mapping[str, float]]
     baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
     by_class: bool
@@ -140,12 +130,12 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     @property
     def first(self) -> list[str]:
         """Sentences that a reader must see before any figure."""
-        return self.remarks.first(self.raw_said)
+        return self.remarks.first
 
     @property
-    def raw_said(self) -> list[str]:
-        """A sentence if raw embeddings retrieve as well as the compiled model."""
-        return [*baseline_sentences(() if self.against_raw is None else (self.against_raw,))]
+    def verdict(self) -> list[Sentence]:
+        """The verdict on the chosen model; nothing if the float score is broken."""
+        return [] if self.remarks.faults else self.outcome.verdict("The chosen model")
 
     @property
     def risky(self) -> dict[str, float]:
@@ -158,9 +148,14 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name; they do not depend on workers, or on the number of runs."""
-        left_out = ("remarks", "resumed", "results")
+        left_out = ("remarks", "resumed", "results", "outcome")
         values = {name: value for name, value in vars(self).items() if name not in left_out}
-        said = {"warnings": self.first, "notes": self.remarks.notes}
+        said = {
+            "verdict": [one.text for one in self.verdict],
+            "worth": self.outcome.worth,
+            "warnings": self.first,
+            "notes": self.remarks.notes,
+        }
         steps = [step.to_json() for step in self.steps]
         return said | values | {"starts": [vars(one) for one in self.starts], "steps": steps}
 
@@ -194,9 +189,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     """
     source, builds, limits = _asked(options)
     model = source.for_rows(options.calibration).load(say)
-    rows, data = measured_rows(
-        model, options.calibration, options.data, options.qrels, options.calibration_rows
-    )
+    rows, data = measured_rows(model, options)
     of_logit = model.head.predicts_logit
     check_measurable("budget", limits.limits, data.truth, data.file, of_logit)
     name = f"{model.name}@{builds[0][1].target.name}.settings.toml"
@@ -206,10 +199,10 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     reference, surrogate = reference_name(model), model.head.surrogate
     whose = measured_identity(model, f"{reference}, {model.head.measure}", rows, data)
     with workers(options, place) as compute, TUNING.opened(place, whose, compute) as folder:
-        known = kept_references(place, [model], data, say, reference)
+        known = kept_references(place, [model], data, say, reference, options.samples)
         remarks = Remarks.of({surrogate: model}, rows, data, known)
         _check_reference(remarks, limits)
-        evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None)
+        evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None, options.gallery)
         choices = Choices(evaluator, (*halves(data), None), folder, whose, limits.limits)
         starts = [TuningStart.of(values, build, choices) for values, build in builds]
         kept = _within(starts, limits, options.cost, data.file, say)
@@ -237,9 +230,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             held_out=outcomes.held_out.metrics,
             on_all=outcomes.on_all.metrics,
             intervals=whole.intervals,
-            against_raw=whole.against_raw,
-            of_float=whole.of_float,
-            sampled=whole.sampled,
+            outcome=whole,
             baselines=baselines,
             baseline_intervals=intervals,
             by_class=data.truth.by_class,
@@ -260,6 +251,7 @@ def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget]:
     if options.output is not None:
         check_output(Path(options.output), ".toml")
     check_workers(options)
+    check_samples(options.samples)
     source, by_name = ModelSource.of(options), options.part(SettingOptions)
     builds = _builds(options.target, options.settings, by_name, options.grid or {})
     if not options.budget:
@@ -360,7 +352,7 @@ class HalvesMeasured(NamedTuple):
         return found
 
 
-TUNING = ExperimentKind("tuning", "tuning.json", 1, IDENTITY, HalvesMeasured.from_json)
+TUNING = ExperimentKind("tuning", "tuning.json", 2, IDENTITY, HalvesMeasured.from_json)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from cimtool.base.files import REPORT_FILES, check_folder, keeping_inputs, requi
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import open_bundle
-from cimtool.loading.embeddings import read_data, read_rows, with_distractors
-from cimtool.loading.qrels import judged_data
 from cimtool.verification.compare import BundleComparison, compare_bundles
 from cimtool.verification.earlier import earlier_of
-from cimtool.verification.options import CompareOptions, VerifyOptions
+from cimtool.verification.larger import ranked_data
+from cimtool.verification.options import CompareOptions, DriftOptions, VerifyOptions
 from cimtool.verification.references import References
 from cimtool.verification.render import remove_earlier
 from cimtool.verification.report import Report
@@ -44,11 +43,7 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
     check_folder(folder)
     for name in REPORT_FILES:
         require_kept(folder / name)
-    data = read_data(
-        judged_data(options.data, options.qrels, bundle.model.modalities), bundle.model
-    )
-    if options.distractors is not None:
-        data = with_distractors(data, read_rows(options.distractors, "video", bundle.model))
+    data = ranked_data(bundle.model, options.data, options.qrels, options.distractors)
     return verify_bundle(bundle, data, references, options, folder, earlier, say)
 
 
@@ -56,12 +51,12 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
 def compare(options: CompareOptions, say: Say = silent) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    With a file `qrels`, pairs graded above 0 are right. Raises CheckFailed if a bit differs.
+    With a file `qrels`, pairs graded above 0 are right; `distractors` and `gallery` are as in
+    `verify`. Raises CheckFailed if a bit differs.
     """
     references = References(options.reference, options.samples, options.seed)
     bundles = [open_bundle(bundle) for bundle in options.bundles]
-    rows = [
-        read_data(judged_data(options.data, options.qrels, one.model.modalities), one.model)
-        for one in bundles
-    ]
-    return compare_bundles(bundles, rows, references, say, options.calibration_rows)
+    asked = options.data, options.qrels, options.distractors
+    rows = [ranked_data(one.model, *asked) for one in bundles]
+    measured = DriftOptions(calibration_rows=options.calibration_rows, gallery=options.gallery)
+    return compare_bundles(bundles, rows, references, measured, say)

@@ -12,7 +12,7 @@ from cimtool.base.modality_names import way_names
 from cimtool.base.progress import Say, prefixed, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
-from cimtool.loading.calibration_rows import SeenRows, without_seen
+from cimtool.loading.calibration_rows import without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import led
@@ -80,8 +80,8 @@ def compare_bundles(
     bundles: Sequence[Bundle],
     data: Sequence[Embeddings] | Embeddings,
     references: References | None = None,
+    options: DriftOptions | None = None,
     say: Say = silent,
-    seen_rows: SeenRows = "refuse",
 ) -> BundleComparison:
     """Verify each bundle on the same data; references are computed once for equal trained models.
 
@@ -90,13 +90,12 @@ def compare_bundles(
     """
     if len(bundles) < 2:
         raise CimError(f"compare: {len(bundles)} bundle is given; expected at least two")
-    references = references or References()
+    options, references = options or DriftOptions(), references or References()
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
-    if seen_rows == "drop":
+    if options.calibration_rows == "drop":
         each = without_seen([one.calibration for one in bundles], each, *(b.name for b in bundles))
-    measured = DriftOptions(calibration_rows=seen_rows)
     reports = tuple(
-        verify_bundle(bundle, rows, references, measured, say=prefixed(say, bundle.name))
+        verify_bundle(bundle, rows, references, options, say=prefixed(say, bundle.name))
         for bundle, rows in zip(bundles, each, strict=True)
     )
     return BundleComparison(reports, described([bundle.model.head for bundle in bundles]))

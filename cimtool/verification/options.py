@@ -36,32 +36,42 @@ class ReferenceOptions(Record):
     seed: int = option("Seed of all random draws.", at_least=0, default=0)
 
 
-class DriftOptions(SeenData, DrawnOrMeasured):
-    """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
+class GalleryOptions(Record):
+    """The number of items that the verdict is for."""
 
-    max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
     gallery: int | None = optional(
-        "Items of a larger gallery to extrapolate R@1 to, text to video, beside raw rows.",
+        "Items of a larger gallery: R@1 is extrapolated to them, text to video, beside raw rows.",
         "N",
         at_least=2,
     )
+
+
+class WithDistractors(GalleryOptions):
+    """The same, with further items to measure among."""
+
+    distractors: EmbeddingsLike | None = optional(
+        "Further videos in the gallery, right for no text.", EMBEDDINGS
+    )
+
+
+class DriftOptions(SeenData, DrawnOrMeasured, GalleryOptions):
+    """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
+
+    max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
     junit: File | None = optional("Write the checks as JUnit XML (.xml).", FILE)
 
 
-class VerifyOptions(BundleData, JudgedData, ReferenceOptions, DriftOptions):
+class VerifyOptions(BundleData, JudgedData, ReferenceOptions, WithDistractors, DriftOptions):
     """The options of `verify`."""
 
     baseline: File | None = optional("An earlier report.json; fail if a metric is worse.", FILE)
     tolerance: Mapping[str, float] | None = optional(
         "Fail only if surely worse than the baseline by more than this.", MetricLimits()
     )
-    distractors: EmbeddingsLike | None = optional(
-        "Further videos in the gallery, right for no text.", EMBEDDINGS
-    )
     report: File | None = optional("Folder of the report [default: the bundle].", DIR)
 
 
-class CompareOptions(JudgedData, ReferenceOptions, SeenData):
+class CompareOptions(JudgedData, ReferenceOptions, WithDistractors, SeenData):
     """The options of `compare`."""
 
     bundles: Sequence[File] = option(

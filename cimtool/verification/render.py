@@ -52,12 +52,14 @@ def document(report: Report) -> Document:
         for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
     ]
     cards = [one for one in others if isinstance(one, Section) and one.span]
+    verdicts = [one for one in others if isinstance(one, Sentence)]
     bits = (*bit_sentences(report.checks.bits), answers.fidelity(report))
     return Document(
         report.subject.bundle,
         (
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
             Sentence(report.drift.worth.sentence, "verdict", report.drift.worth.tone),
+            *verdicts,
             *map(Sentence, report.drift.worth.details),
             Sentence(answers.survival_sentence(report)),
             Sentence(answers.measured_on(report), tone="soft"),
@@ -74,7 +76,7 @@ def document(report: Report) -> Document:
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
             Section("Checks", notes((*bits, *answers.limit_sentences(report))), "checks"),
-            *(one for one in others if one not in cards),
+            *(one for one in others if one not in cards and one not in verdicts),
             *_origin(report),
         ),
         report.to_json,

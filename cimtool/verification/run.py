@@ -10,7 +10,6 @@ from typing import Any
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, rows_of
-from cimtool.base.modality_names import item_names
 from cimtool.base.progress import Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
@@ -22,7 +21,7 @@ from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.reference.limits import check_measurable, check_metrics
-from cimtool.reference.metrics import RAW, int8_products
+from cimtool.reference.metrics import RAW
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import (
     REFERENCE_ROWS,
@@ -31,9 +30,10 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
-from cimtool.verification.drift import DISTANCE, baseline_losses, without_cosine
+from cimtool.verification.drift import DISTANCE, baseline_losses
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.headline import DriftRows, find_drift
+from cimtool.verification.larger import check_items, raw_products
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import (
@@ -106,16 +106,7 @@ def verify_bundle(
     if earlier is not None:
         earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
-    if options.gallery is not None and options.gallery >= 2**63:
-        raise ArgumentError("{gallery} is {}; expected less than 2^63", options.gallery)
-    if options.gallery is not None and options.gallery < len(data.video):
-        raise ArgumentError(
-            "{gallery} is {:,}; expected at least {:,}, the number of {} in {}",
-            options.gallery,
-            len(data.video),
-            item_names(data.called)[1],
-            data.file,
-        )
+    check_items(options.gallery, data)
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
@@ -143,7 +134,7 @@ def verify_bundle(
     far = bool(said) or offset_of(surrogate, runs.scatter) is not None
     larger = None
     if options.gallery is not None and data.truth.ranks:
-        raw = int8_products(data.text, data.video) if without_cosine(data) is None else None
+        raw = raw_products(data)
         larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
     worth = replace(worth, broken=bool(faults), larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)

@@ -55,7 +55,7 @@ class ReportSection(Named):
     @classmethod
     @abstractmethod
     def blocks(cls, found: Any, bundle: str) -> Sequence[Block]:
-        """Return its cards and sections; `bundle` is the name of what was verified."""
+        """Return its verdicts, cards and sections; `bundle` is the name of what was verified."""
 
     @classmethod
     @abstractmethod

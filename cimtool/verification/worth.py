@@ -11,6 +11,7 @@ out a difference that matters; if it does not, the two are "not shown to differ"
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.intervals import Change, Interval
+from cimtool.base.typed_fields import made_of
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.larger_gallery import chance_of_a_rival, first_of
 from cimtool.reference.measures import SURENESS
@@ -185,6 +187,16 @@ class Worth:
     worst_share: float | None
     larger: LargerGallery | None = None
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Worth:
+        """Read plain values by the names of the fields; TypeError or KeyError for others."""
+        parts = dict(values)
+        for name, (kind, changes) in PARTS.items():
+            if (one := parts[name]) is not None:
+                known = {key: made_of(Change, one[key]) for key in changes if one[key] is not None}
+                parts[name] = made_of(kind, one | known)
+        return made_of(cls, parts)
+
     @property
     def against_raw(self) -> Standing | None:
         """The standing against raw rows, in the larger gallery if one was asked for."""
@@ -193,6 +205,11 @@ class Worth:
             loss = Change(0.0 - gain.value, 0.0 - gain.high, 0.0 - gain.low)
             return standing_of(loss, self.larger.queries)
         return None if self.of_raw is None else standing_of(self.of_raw.loss, self.of_raw.queries)
+
+    @property
+    def ranked_items(self) -> int:
+        """The items that the verdict is for: of the larger gallery if one was asked for."""
+        return self.items if self.larger is None else self.larger.items
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -284,6 +301,14 @@ class Worth:
             )
         return tuple(said)
 
+
+PARTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
+    "sampled": (SampledAlike, ("centred", "whole")),
+    "of_float": (BaselineLoss, ("loss",)),
+    "of_raw": (BaselineLoss, ("loss",)),
+    "larger": (LargerGallery, ("compiled", "raw", "gain")),
+}
+"""The parts of a verdict, each with its figures that have an interval."""
 
 WORDS: dict[Standing, tuple[str, str]] = {
     "better": ("better", "than"),

@@ -57,11 +57,14 @@ def test_the_verdict_on_energy_leads() -> None:
 
 
 def test_without_a_gallery_or_with_rows_of_two_widths_there_is_nothing_to_compare() -> None:
-    assert verdict(estimated(None)) == []
+    (asked,) = verdict(estimated(None))
+    assert asked.text.startswith("The number of items is not given")
+    assert raw_query(estimated(None)) is None
     found = estimated(1000)
     text = found.program.text
     wide = replace(text.inputs["x"], shape=("n", 7))
     changed = replace(text, inputs={**text.inputs, "x": wide})
     other = replace(found, program=replace(found.program, text=changed))
     assert raw_query(other) is None
+    assert verdict(other) == []
     assert estimate_json(found)["raw_query"] is not None

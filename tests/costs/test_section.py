@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from cimtool import api
+from cimtool.costs.raw_rows import verdict
+from cimtool.demo.data import DemoFiles
+from cimtool.report.document import Sentence
+from cimtool.report.terminal import terminal
+from cimtool.verification.render import document
 from cimtool.verification.sections import FigureChange, figure_changes
 
 
@@ -26,3 +33,14 @@ def test_an_earlier_report_may_have_other_sections() -> None:
     assert figure_changes({"cost": {}}, {"other": {"layout": 1}})[0].before is None
     assert figure_changes({}, {"cost": {"layout": {"arrays": 1}}}) == ()
     assert figure_changes({"cost": {}}, {"cost": [1]})[0].before is None
+
+
+def test_the_energy_of_a_query_is_in_the_verdict_for_the_gallery_asked_for(
+    small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    found = api.verify(small_bundle, small_trunk.eval, gallery=5000)
+    (line,) = verdict(found.sections["cost"])
+    assert "that of raw rows in int8 among 5,000 items" in line.text
+    assert terminal(found.document()).splitlines()[2] == line.text
+    shown = [one.text for one in document(found).blocks if isinstance(one, Sentence)]
+    assert shown[:2] == [found.drift.worth.sentence, line.text]

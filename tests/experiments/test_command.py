@@ -76,7 +76,7 @@ def test_the_command_names_the_head(sweep_small: RunSweep, tmp_path: Path) -> No
     )
     assert (found.reference, list(found.baselines)) == (
         "cosine",
-        ["cosine", "raw embeddings"],
+        ["cosine", "raw rows, int8"],
     )
     metrics = found.outcomes[0].metrics
     assert metrics["logit_rmse"] == pytest.approx(metrics["float_rmse"])

@@ -14,7 +14,6 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
-from cimtool.experiments.references import raw_sentences
 from cimtool.experiments.render_sweep import points_table
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tune import Tuned
@@ -99,27 +98,30 @@ def turned(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.thorough("a whole sweep")
-def test_raw_embeddings_are_a_row_and_the_first_line_where_they_are_better(
+def test_raw_rows_are_a_row_and_in_the_first_line_where_they_are_better(
     sweep_small: RunSweep, small_trunk: DemoFiles, turned: Path, tmp_path: Path
 ) -> None:
     (raw,) = api.evaluate(turned, resamples=2).scores
     found = sweep_small(tmp_path / "s", GRID, data=turned, budget={"logit_rmse": 1e6})
-    assert found.first[0].startswith("Raw embeddings retrieve BETTER: R@1 100.0% by their cosine")
-    assert found.first[0].endswith("(point 0)")
+    assert found.verdict[0].text.startswith(
+        "The chosen point, 0 (weight_bits=8), is WORSE than raw rows in int8, "
+    )
+    assert found.verdict[0].tone == "bad"
     row = points_table(found).rows[-1]
-    assert row.cells[0].text == "raw embeddings"
+    assert row.cells[0].text == "raw rows, int8"
     assert "100.0" in [cell.text for cell in row.cells]
     for way in ("text_to_video", "video_to_text"):
-        assert found.baselines["raw embeddings"][f"r1_{way}"] == raw.metrics[f"r1_{way}"]
+        assert found.baselines["raw rows, int8"][f"r1_{way}"] == raw.metrics[f"r1_{way}"]
         low, high = found.outcomes[0].intervals[f"r1_{way}"]
         assert low <= found.outcomes[0].metrics[f"r1_{way}"] <= high
     tuned = tune(small_trunk, small_trunk.poly, tmp_path, data=turned, budget={"logit_rmse": 1e6})
     text = terminal(tuned.document())
-    assert text.splitlines()[1].startswith("Raw embeddings retrieve BETTER: R@1 100.0%")
-    assert "raw embeddings" in text
+    assert text.splitlines()[1].startswith("The chosen model is WORSE than raw rows in int8")
+    assert "raw rows, int8" in text
     assert "only 40 texts are queries: below 200" in text
     assert tuned.to_json()["warnings"] == tuned.first
-    assert tuned.baselines["raw embeddings"]["r1_text_to_video"] == 1
+    assert tuned.to_json()["verdict"][0] == text.splitlines()[1]
+    assert tuned.baselines["raw rows, int8"]["r1_text_to_video"] == 1
 
 
 @pytest.mark.thorough("more of the same kind")
@@ -149,7 +151,3 @@ def test_few_queries_are_told(sweep_small: RunSweep, tmp_path: Path) -> None:
     found = sweep_small(tmp_path / "s", GRID)
     assert few in terminal(found.document())
     assert few in found.to_json()["notes"]
-
-
-def test_embeddings_of_other_widths_are_no_row() -> None:
-    assert raw_sentences([None, None], 1) == []

@@ -78,15 +78,20 @@ def test_parquet_without_its_package_is_told(
 
 def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     lines = terminal(swept.of_this_run()).splitlines()
-    before = [*swept.remarks.faults, *swept.raw_said]
+    before = swept.remarks.faults
     warned = [f"* {text}" for text in swept.remarks.warnings]
     assert lines[: len(before) + 1] == ["Sweep of projectors", *before]
     verdict, *others = lines[len(before) + 1 :]
     assert verdict.startswith("The chosen point, 3 (adc_bits=lossless, encoding=twos-complement), ")
-    assert verdict.endswith("than Monte Carlo with K=10, not shown to differ from its float score.")
-    assert others[0].startswith("Monte Carlo errs as much at K=")
-    assert others[1].startswith("Float score, in the worse direction: R@1 ")
-    assert others[2 : len(warned) + 3] == [*warned, ""]
+    assert "is WORSE than Monte Carlo with K=10, not shown to differ from its float s" in verdict
+    assert verdict.endswith(" better than raw rows in int8.")
+    assert [verdict, *others[:4]] == [one.text for one in swept.verdict]
+    energy, sampling, of_float, raw, *others = others
+    assert energy.startswith("Energy per query: ")
+    assert sampling.startswith("Monte Carlo errs as much at K=")
+    assert of_float.startswith("Float score, in the worse direction: R@1 ")
+    assert raw.startswith("Raw rows in int8, which need no model, among ")
+    assert others[: len(warned) + 1] == [*warned, ""]
     start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
     assert "centred" in lines[start + 1]
     assert lines[start + 2].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]

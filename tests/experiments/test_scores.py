@@ -47,7 +47,7 @@ def test_every_score_is_measured_against_the_same_exact_one(scored: Sweep) -> No
     assert scored.reference == "exact"
     assert list(scored.baselines) == [
         "polynomial, degree 1", "polynomial, degree 2", "csd", "cosine", "Monte Carlo (K=10)",
-        "raw embeddings",
+        "raw rows, int8",
     ]  # fmt: skip
     one, two, csd, cosine, few, many = (outcome.metrics for outcome in scored.outcomes)
     assert "logit_rmse" not in cosine, "a cosine is no logit"

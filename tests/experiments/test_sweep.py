@@ -137,7 +137,7 @@ def test_bits_of_the_products_of_a_score_in_the_memory(
 
 def test_the_reference_is_the_exact_score(swept: Sweep) -> None:
     assert swept.reference == "exact"
-    assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)", "raw embeddings"]
+    assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)", "raw rows, int8"]
     assert swept.baselines["polynomial"]["float_rmse"] == 0
     assert swept.baselines["polynomial"]["logit_rmse"] > 0
     drifts = [outcome.metrics["logit_rmse"] for outcome in swept.outcomes]

@@ -88,12 +88,14 @@ def test_compile_takes_the_file_and_verify_measures_what_was_said(
     report = verified(files, tuned, files.eval, tmp_path)
     found, worth = report["metrics"], report["worth"]
     assert {name: tuned.on_all[name] for name in found} == pytest.approx(found, rel=1e-5)
-    assert tuned.sampled is not None
-    assert tuned.of_float is not None
+    chosen = tuned.outcome.worth
+    assert chosen is not None
+    assert chosen.sampled is not None
+    assert chosen.of_float is not None
     for own, of_report in (
-        (tuned.sampled.centred, worth["sampled"]["centred"]),
-        (tuned.sampled.whole, worth["sampled"]["whole"]),
-        (tuned.of_float.loss, worth["of_float"]["loss"]),
+        (chosen.sampled.centred, worth["sampled"]["centred"]),
+        (chosen.sampled.whole, worth["sampled"]["whole"]),
+        (chosen.of_float.loss, worth["of_float"]["loss"]),
     ):
         assert vars(own) == pytest.approx({name: of_report[name] for name in vars(own)}, rel=1e-4)
 

@@ -93,7 +93,10 @@ def test_a_model_of_text_and_audio_in_sweep_tune_and_compare(
     plain, raw = api.evaluate(unseen, audio, head="cosine", resamples=2).scores
     for found in (swept, tuned):
         same(found.baselines["cosine"], plain.metrics, "r1", "map")
-        same(found.baselines["raw embeddings"], raw.metrics, "r1", "map")
+        int8 = found.baselines["raw rows, int8"]
+        assert int8["map_text_to_video"] == pytest.approx(
+            raw.metrics["map_text_to_video"], abs=0.02
+        )
     assert f"{unseen}: video is not read" in swept.to_json()["notes"]
     assert "mAP" in terminal(swept.document())
     assert "mAP" in terminal(tuned.document())
@@ -124,4 +127,5 @@ def test_sweep_and_tune_say_first_that_rows_were_trained_on(audio: Path, tmp_pat
         (said,) = (one for one in found.first if "was trained on" in one)
         assert "of the 60 text rows" in said
         assert said in found.to_json()["warnings"]
-        assert " ".join(terminal(found.document()).split()).index("was trained on") < 400
+        text = terminal(found.document())
+        assert text.index("was trained on") < text.index("\n\n"), "before any table"
