@@ -13,12 +13,12 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError, RowsError
-from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, with_fewer_bits
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph, Node
 from cimtool.ir.types import Type, exact_bounds
+from cimtool.passes.base import Job
 from cimtool.passes.calibrate import INPUT_MARGIN, significant
 
 EQUALISE_LIMIT = 8
@@ -31,8 +31,13 @@ CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(17))
 INPUT_SHARES = (1.0, 0.5, 0.25)
 """Shares of the range to try in a format, if errors were measured."""
 
-WEIGHT_LEVELS = 127
-"""Largest weight integer that the choice of equalisation assumes, if no errors were measured."""
+COARSE_LEVELS = 127
+"""Largest weight integer at which equalisation may ignore clipping: rounding errs more.
+
+With finer weights equalisation alone would fit every channel to its calibrated range, which unseen
+rows leave. Of inputs, the expected clipping is then counted. Hidden values have no INPUT_MARGIN:
+their channels are equalised as if the weights had these levels.
+"""
 
 FEATURE_MARGIN = 1.125
 """Mu may leave its range by an eighth: its one scale covers the widest of all dimensions."""
@@ -97,18 +102,17 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> dict[str, f
 
 
 def layer_input_format(
-    graph: Graph, node_name: str, store: Store, settings: Settings, equalise: bool
+    graph: Graph, node_name: str, store: Store, job: Job, equalise: bool
 ) -> Format:
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
-    Among the candidates the one whose expected noise at the readers' outputs is least, from
-    rounding weights too: in 8 bits, or if errors were measured in the bits of each reader.
+    Among the candidates the one whose expected noise at the readers' outputs is least. It comes
+    from rounding the value and each reader's weights, and with fine weights from clipping inputs.
     """
     known, source = graph.types[node_name], graph.by_name[node_name].inputs[0]
-    top = np.array(magnitude(known), ndmin=1)
+    calibrated = np.array(magnitude(known), ndmin=1)
     power_of_two = store.role == "input"
-    if power_of_two:
-        top = INPUT_MARGIN * top
+    top = INPUT_MARGIN * calibrated if power_of_two else calibrated
 
     def scaled(exponent: Array) -> Format:
         """The format that covers all channels with scales 2^exponent apart."""
@@ -121,9 +125,11 @@ def layer_input_format(
     readers = []
     for node in users:
         if isinstance(node.op, Mvm):
-            bits = settings.of_layer(graph.layer(node)).weight_bits
-            levels = WEIGHT_LEVELS if measured is None else integer_limits(bits, True)[1]
-            readers.append((node.op.weight, levels))
+            bits = job.settings.of_layer(graph.layer(node)).weight_bits
+            readers.append((node.op.weight, integer_limits(bits, True)[1]))
+    fine = measured is None and any(levels > COARSE_LEVELS for _, levels in readers)
+    if fine and not power_of_two:
+        readers = [(weight, min(levels, COARSE_LEVELS)) for weight, levels in readers]
     candidates = [scaled(np.zeros(top.shape, np.int64))]
     if not readers or top.size == 1 or not (equalise or measured):
         return candidates[0]
@@ -148,8 +154,23 @@ def layer_input_format(
             errors = np.square(fmt.scale) / 12
             if measured is not None:
                 errors = measured.at(fmt.scale * fmt.hi)
+            elif fine and power_of_two:
+                rows = len(job.rows(graph.name))
+                errors += expected_clipping(calibrated, fmt.scale * fmt.hi, rows)
             noise.append((weights + float((gains * errors).sum()), fmt))
     return min(noise, key=lambda pair: pair[0])[1]
+
+
+def expected_clipping(calibrated: FloatArray, limit: FloatArray, rows: int) -> FloatArray:
+    """Expected squared error a channel of an unseen row that is clipped to +-`limit`.
+
+    `calibrated` is the largest magnitude of `rows` rows. An unseen row exceeds it with probability
+    1 / (rows + 1). We assume an exponential tail: `P(|x| > l) = (rows + 1)^(-l / calibrated)`.
+    """
+    top = np.where(calibrated > 0, calibrated, 1.0)
+    tail = top / np.log1p(rows)
+    found = 2 * np.square(tail) * np.power(rows + 1.0, -limit / top)
+    return np.where(calibrated > 0, found, 0.0)
 
 
 def _weight_noise(

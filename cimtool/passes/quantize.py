@@ -188,7 +188,7 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
         # Scales of single channels would go into the weights.
         whole = any(node.name in source.by_name[n].inputs for n in source.operations(QuantizedMvm))
         equalise = builder.options.equalise and not whole
-        fmt = layer_input_format(source, node.name, op, settings, equalise)
+        fmt = layer_input_format(source, node.name, op, builder.job, equalise)
     elif op.role in ("mu", "s", "s_self"):
         fmt = feature_format(op, settings.feature_bits, builder.scales)
     else:
