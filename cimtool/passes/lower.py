@@ -105,7 +105,8 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
     If the node arranges it, it is stored after that, because each column has its own scale.
     """
     if node.name not in builder.embeddings and not isinstance(op, QuantizedStore):
-        bits = builder.settings.input_bits
+        settings = builder.settings.of_layer(f"{builder.name}.{node.name}")
+        bits = (settings if isinstance(op, Mvm) else builder.settings).input_bits
         inputs = tuple(
             builder.store(i, "input", bits) if i in builder.embeddings else i for i in inputs
         )

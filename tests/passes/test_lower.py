@@ -142,6 +142,14 @@ def test_layers_with_bits_of_their_own_read_stores_of_their_own(models: SimpleNa
     assert stored[reads["logvar"]] == stored[reads["fc2"]] == 8
 
 
+def test_the_layer_that_reads_the_input_has_its_own_bits_for_it(models: SimpleNamespace) -> None:
+    job = models.job(*models.data, layers={"text.fc1": {"activation_bits": 12}})
+    _, lowered = stages(models.small, job)
+    for graph, bits in ((lowered.text, 12), (lowered.video, 8)):
+        stored = [node.op for node in graph.nodes if isinstance(node.op, Store)]
+        assert [op.bits for op in stored if op.role == "input"] == [bits]
+
+
 def test_alike_readers_share_one_store(models: SimpleNamespace) -> None:
     _, lowered = stages(models.small, models.job(*models.data))
     reads = {n.name: n.inputs[0] for n in lowered.text.nodes if isinstance(n.op, Mvm)}
