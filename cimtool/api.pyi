@@ -60,6 +60,7 @@ def compile(
     input_bits: int | None = None,
     activation_bits: int | None = None,
     feature_bits: int | None = None,
+    variance_bits: int | None = None,
     adc_bits: int | Literal["lossless"] | None = None,
     cell_bits: int | None = None,
     dac_bits: int | None = None,
@@ -110,6 +111,7 @@ def compile(
     * `input_bits`: Bits of the embeddings.
     * `activation_bits`: Bits of hidden activations.
     * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `variance_bits`: Bits of the variance in cross terms; if left out, as many as mu has.
     * `adc_bits`: Bits of a converter.
     * `cell_bits`: Bits of a memory cell.
     * `dac_bits`: Bits of an input that one cycle drives.
@@ -161,6 +163,7 @@ def prepare(
     input_bits: int | None = None,
     activation_bits: int | None = None,
     feature_bits: int | None = None,
+    variance_bits: int | None = None,
     adc_bits: int | Literal["lossless"] | None = None,
     cell_bits: int | None = None,
     dac_bits: int | None = None,
@@ -204,6 +207,7 @@ def prepare(
     * `input_bits`: Bits of the embeddings.
     * `activation_bits`: Bits of hidden activations.
     * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `variance_bits`: Bits of the variance in cross terms; if left out, as many as mu has.
     * `adc_bits`: Bits of a converter.
     * `cell_bits`: Bits of a memory cell.
     * `dac_bits`: Bits of an input that one cycle drives.
@@ -691,6 +695,7 @@ def fine_tune(
     input_bits: int | None = None,
     activation_bits: int | None = None,
     feature_bits: int | None = None,
+    variance_bits: int | None = None,
     adc_bits: int | Literal["lossless"] | None = None,
     cell_bits: int | None = None,
     dac_bits: int | None = None,
@@ -747,6 +752,7 @@ def fine_tune(
     * `input_bits`: Bits of the embeddings.
     * `activation_bits`: Bits of hidden activations.
     * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `variance_bits`: Bits of the variance in cross terms; if left out, as many as mu has.
     * `adc_bits`: Bits of a converter.
     * `cell_bits`: Bits of a memory cell.
     * `dac_bits`: Bits of an input that one cycle drives.
@@ -884,6 +890,7 @@ def tune(
     input_bits: int | None = None,
     activation_bits: int | None = None,
     feature_bits: int | None = None,
+    variance_bits: int | None = None,
     adc_bits: int | Literal["lossless"] | None = None,
     cell_bits: int | None = None,
     dac_bits: int | None = None,
@@ -952,6 +959,7 @@ def tune(
     * `input_bits`: Bits of the embeddings.
     * `activation_bits`: Bits of hidden activations.
     * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `variance_bits`: Bits of the variance in cross terms; if left out, as many as mu has.
     * `adc_bits`: Bits of a converter.
     * `cell_bits`: Bits of a memory cell.
     * `dac_bits`: Bits of an input that one cycle drives.

@@ -133,21 +133,21 @@ def _of_bits(settings: Settings, graph: Graph) -> Iterator[Difference]:
         source = graph.by_name.get(node.inputs[0])
         own = settings.of_layer(graph.layer(node))
         if source is None or isinstance(source.op, Quantize):
-            said = {"input_bits": {settings.input_bits, own.input_bits}}
+            said = {"input_bits": own.input_bits}
         else:
-            said = {"activation_bits": {own.activation_bits}}
+            said = {"activation_bits": own.activation_bits}
         yield from _of_store(graph, node.inputs[0], said)
-    yield from _of_store(graph, graph.outputs["mu"], {"feature_bits": {settings.feature_bits}})
+    yield from _of_store(graph, graph.outputs["mu"], {"feature_bits": settings.stored_bits("mu")})
 
 
-def _of_store(graph: Graph, value: str, said: Mapping[str, set[int]]) -> Iterator[Difference]:
+def _of_store(graph: Graph, value: str, said: Mapping[str, int]) -> Iterator[Difference]:
     node = graph.by_name.get(value)
     if node is None or not isinstance(node.op, Quantize | Requant):
         return
     bits = max((node.op.hi - node.op.lo).bit_length(), LEAST_BITS)
-    for key, values in said.items():
-        if bits not in values:
-            yield Difference(f"settings.{key}", max(values), f"{bits} for {graph.layer(node)}", "")
+    for key, value in said.items():
+        if bits != value:
+            yield Difference(f"settings.{key}", value, f"{bits} for {graph.layer(node)}", "")
 
 
 def _of_head(head: Head, program: Program) -> Iterator[Difference]:

@@ -98,6 +98,11 @@ class Keys(TomlTable):
     feature_bits: FeatureBits = key(
         "Bits of mu, and of the variance in cross terms.", "activations.feature_bits"
     )
+    variance_bits: FeatureBits | None = key(
+        "Bits of the variance in cross terms; if left out, as many as mu has.",
+        "activations.variance_bits",
+        default=None,
+    )
     adc_bits: ConverterBits | None = key(
         "Bits of a converter.", "adc.bits", per_layer=True, none="lossless"
     )

@@ -177,6 +177,12 @@ class Settings(Keys):
         """
         return self._seen(self._matching(name))
 
+    def stored_bits(self, role: str) -> int:
+        """The bits of a stored feature: of mu, or of a variance."""
+        if role == "mu" or self.variance_bits is None:
+            return self.feature_bits
+        return self.variance_bits
+
     def product_bits(self, name: str) -> ProductBits:
         """The bits that are given for a product of a score in the memory, by its layer's name."""
         own: dict[str, Any] = {}

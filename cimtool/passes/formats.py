@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError, RowsError
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, with_fewer_bits
 from cimtool.ir.integer import Requant
@@ -77,20 +78,20 @@ def covering(top: float, bits: int, signed: bool, exact_scale: bool) -> Format:
     return Format(lo, hi, scalar(next_power_of_two(scale) if exact_scale else scale))
 
 
-def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> dict[str, float]:
+def shared_scales(graphs: tuple[Graph, Graph], settings: Settings) -> dict[str, float]:
     """Scales by role that both modalities share: of mu, and of s for cross terms and for sums.
 
     Chosen from the calibrated ranges of both lowered graphs. The variance's scales are mu's squared
     times a power of two, so that ed and vd are sums of integers and shifts.
     """
     tops = {"mu": 0.0, "s": 0.0, "s_self": 0.0}
-    bits = dict.fromkeys(tops, feature_bits)
+    bits = {role: settings.stored_bits(role) for role in tops}
     for graph in graphs:
         for name, op in graph.operations(Store).items():
             if op.role in tops:
                 top = float(magnitude(graph.types[graph.by_name[name].inputs[0]]).max())
                 tops[op.role] = max(tops[op.role], top)
-                bits[op.role] = op.bits or feature_bits
+                bits[op.role] = op.bits or bits[op.role]
     widest = FEATURE_MARGIN * tops["mu"]
     mu = float(covering(widest, bits["mu"], True, False).scale)
     scales = {"mu": float(significant(mu, np.ceil, SCALE_BITS))}
@@ -216,9 +217,9 @@ def _covering_exponents(top: FloatArray, largest: int) -> list[Array]:
     return [np.maximum(needed, -limit) for limit in range(1, EQUALISE_LIMIT + 1)]
 
 
-def feature_format(store: Store, feature_bits: int, scales: Mapping[str, float]) -> Format:
+def feature_format(store: Store, settings: Settings, scales: Mapping[str, float]) -> Format:
     """Format of a stored mu or s."""
-    lo, hi = integer_limits(store.bits or feature_bits, store.role == "mu")
+    lo, hi = integer_limits(store.bits or settings.stored_bits(store.role), store.role == "mu")
     return Format(lo, hi, scalar(scales[store.role]))
 
 

@@ -92,7 +92,7 @@ class QuantizePass(Pass):
     leaves = Level.INTEGER
 
     def apply(self, program: Program, job: Job) -> Program:
-        scales = shared_scales((program.text, program.video), job.settings.feature_bits)
+        scales = shared_scales((program.text, program.video), job.settings)
 
         def quantized(graph: Graph, inputs: Mapping[str, Type]) -> Graph:
             builder = Quantizing(graph, inputs, job, self, scales)
@@ -190,7 +190,7 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
         equalise = builder.options.equalise and not whole
         fmt = layer_input_format(source, node.name, op, builder.job, equalise)
     elif op.role in ("mu", "s", "s_self"):
-        fmt = feature_format(op, settings.feature_bits, builder.scales)
+        fmt = feature_format(op, settings, builder.scales)
     else:
         fmt = value_format(source.types[node.inputs[0]], op)
     if op.role == "input":

@@ -54,7 +54,7 @@ CALLED = {
 DOMINANT = 2.0
 """Multiple of the compiler's error at which the surrogate's is four fifths of the mean square."""
 
-SETTINGS = {"input": "input_bits", "mu": "feature_bits", "s": "feature_bits"}
+SETTINGS = {"input": "input_bits", "mu": "feature_bits", "s": "variance_bits"}
 """The setting that decides the bits of a stored value."""
 
 

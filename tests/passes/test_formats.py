@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerSettings, resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store, plus
@@ -223,4 +224,5 @@ def test_with_fewer_calibration_rows_more_is_expected_to_be_clipped() -> None:
 def test_mu_may_leave_its_calibrated_range_by_an_eighth() -> None:
     builder = Builder("text", {"x": real(("n", 2), -TOPS, TOPS)})
     graph = builder.graph({"mu": builder.add("mu", Store("mu"), "x")})
-    assert 127 * shared_scales((graph, graph), 8)["mu"] == pytest.approx(1.125, rel=2e-3)
+    settings = Configuration.of("ideal", None, {"feature_bits": 8}).settings
+    assert 127 * shared_scales((graph, graph), settings)["mu"] == pytest.approx(1.125, rel=2e-3)

@@ -136,6 +136,18 @@ def test_weights_fill_their_columns(models: SimpleNamespace) -> None:
             assert node.op.bias.dtype == np.int64
 
 
+@pytest.mark.parametrize("bits", [4, 6, 12])
+def test_the_variance_may_have_bits_of_its_own(models: SimpleNamespace, bits: int) -> None:
+    made = make(models.small, models.job(*models.data, feature_bits=10, variance_bits=bits))
+    tops = {"mu": 0, "s": 0}
+    for graph in (made.program.text, made.program.video):
+        for role in tops:
+            tops[role] = max(tops[role], int(graph.types[graph.outputs[role]].hi.max()))
+    # The variance's unit is a power of two of mu's squared, so up to half the integers are unused.
+    assert tops["mu"] == 511
+    assert 1 << (bits - 1) <= tops["s"] < 1 << bits
+
+
 def test_bits_of_single_layers_are_heeded(models: SimpleNamespace) -> None:
     job = models.job(*models.data, layers={"text.fc?": {"weight_bits": 3}})
     made = make(models.small, job)
