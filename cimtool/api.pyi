@@ -86,6 +86,7 @@ def compile(
     score_mapping: str | None = None,
     shortlist: int | None = None,
     check: File | Mapping[str, Array] | None = None,
+    drift: str | None = None,
     output: File | None = None,
     stages: bool = True,
     say: Say = ...,
@@ -142,6 +143,8 @@ def compile(
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
+    * `drift`: Choose bits: least (the least error at the cost of the settings), or for the
+      least cost mc=K (as near as K samples) or logit_rmse=X.
     * `output`: Folder of the bundle.
     * `stages`: Keep the files that only verify, compare and evaluate read: more than half of
       the bundle. [default: True]
@@ -189,6 +192,7 @@ def prepare(
     score_mapping: str | None = None,
     shortlist: int | None = None,
     check: File | Mapping[str, Array] | None = None,
+    drift: str | None = None,
     say: Say = ...,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written.
@@ -238,6 +242,8 @@ def prepare(
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
+    * `drift`: Choose bits: least (the least error at the cost of the settings), or for the
+      least cost mc=K (as near as K samples) or logit_rmse=X.
     """
 
 def simulate(

@@ -145,9 +145,9 @@ def _of_store(graph: Graph, value: str, said: Mapping[str, int]) -> Iterator[Dif
     if node is None or not isinstance(node.op, Quantize | Requant):
         return
     bits = max((node.op.hi - node.op.lo).bit_length(), LEAST_BITS)
-    for key, value in said.items():
-        if bits != value:
-            yield Difference(f"settings.{key}", value, f"{bits} for {graph.layer(node)}", "")
+    for key, stated in said.items():
+        if bits != stated:
+            yield Difference(f"settings.{key}", stated, f"{bits} for {graph.layer(node)}", "")
 
 
 def _of_head(head: Head, program: Program) -> Iterator[Difference]:

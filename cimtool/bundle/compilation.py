@@ -14,8 +14,9 @@ from cimtool.base.data_notes import note_data
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.modality_names import Modalities, clean_names
-from cimtool.base.options import DIR, FILE, OnOrOff, option, optional, takes
+from cimtool.base.options import DIR, FILE, OnOrOff, Word, option, optional, takes
 from cimtool.base.progress import Say, silent
+from cimtool.bundle.bit_choice import ERRORS, LEAST, SAMPLES, BitChooser, DriftGoal
 from cimtool.bundle.bundle import (
     CALIBRATION,
     QUERIES,
@@ -176,6 +177,11 @@ class PrepareOptions(BuildOptions, SettingOptions):
     check: File | Mapping[str, Array] | None = optional(
         "Rows, with the mu and logvar that the model should give for them (.npz).", FILE
     )
+    drift: str | None = optional(
+        f"Choose bits: {LEAST} (the least error at the cost of the settings), or for the least "
+        f"cost {SAMPLES}=K (as near as K samples) or {ERRORS[0]}=X.",
+        Word("GOAL"),
+    )
 
 
 def bundle_name(model: str, target: str | Target) -> str:
@@ -212,6 +218,7 @@ def compile(options: CompileOptions, say: Say = silent) -> Bundle:
 @takes(PrepareOptions)
 def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
+    goal = None if options.drift is None else DriftGoal.of(options.drift)
     source, calibration = ModelSource.of(options), options.calibration
     flags = options.part(SettingOptions)
     configuration = Configuration.of(options.target, options.settings, flags)
@@ -226,6 +233,11 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += agreed
+    if goal is not None:
+        start = replace(configuration, settings=decided)
+        bits = BitChooser.named("solved", "drift").choose(goal, model, data, start, say)
+        decided, chosen_notes = bits.settings, bits.notes
+        notes += chosen_notes
     notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)

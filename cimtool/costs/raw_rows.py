@@ -50,11 +50,16 @@ class TimesRaw:
         if one.high < 1 and not self.lower_bound:
             tone = "good"
         return Sentence(
-            f"Energy per query: {least}{one.value:.2g} times ({one.low:.2g} to {one.high:.2g}) "
+            f"Energy per query: {least}{_two_digits(one.value)} times ({_two_digits(one.low)} to "
+            f"{_two_digits(one.high)}) "
             f"that of raw rows in int8 among {self.items:,} items{more}.",
             "verdict",
             tone,
         )
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,g}"
 
 
 def times_raw(estimate: Estimate) -> TimesRaw | None:

@@ -37,6 +37,8 @@ ORDER: dict[CostName, tuple[CostName, CostName]] = {
 }
 """The cost to lower first, and the cost to lower if no width lowers the first any further."""
 
+COST_NAMES: tuple[CostName, ...] = tuple(ORDER)
+
 LOWEST_BITS = 2
 SCORE = "score"
 

@@ -116,13 +116,8 @@ def sensitivity(
     `stages` hold those of LowerPass and TilePass. Of a score in the memory its digital stage is
     measured, from which it was programmed.
     """
-    digital = [stage for stage in stages if stage.program.gallery_items is None]
-    forms = (stage_of(stages, LowerPass), stage_of(stages, TilePass), digital[-1])
-    graphs = (stage.program.graphs for stage in forms)
-    # A shortlist's graph, which only the compiled program may have, is left out.
-    graph_stages = {same[0].name: GraphStages(*same) for same in zip(*graphs, strict=False)}
     text, video = subset(data, rows)
-    model = _Model(graph_stages, {"text": data.text[text], "video": data.video[video]})
+    model = _model_of(stages, data.text[text], data.video[video])
     everything, listed = model.parts, list(_listed(model))
     sets = [owned for *_, owned in listed]
     model.encode([everything, frozenset(), *sets, *(everything - owned for owned in sets)])
@@ -146,6 +141,36 @@ def sensitivity(
     model.encode(alone.values())
     settings = tuple(LeftFloat(key, measured(real)[0]) for key, real in alone.items())
     return Sensitivity(len(text), len(video), *whole, tuple(parts), worst.part, settings)
+
+
+def errors_alone(
+    stages: Sequence[Stage], text: Array, video: Array
+) -> tuple[dict[str, float], float]:
+    """The mean square error of the score that each part makes alone in integers, and of all.
+
+    Parts have their names in `GraphStages`; errors are centred, from the lowered model on rows of
+    `text` and `video`.
+    """
+    model = _model_of(stages, text, video)
+    everything = model.parts
+    alone = {part: everything - {part} for part in sorted(everything)}
+    model.encode([everything, frozenset(), *alone.values()])
+    reference = model.logits(everything)
+
+    def error(real: frozenset[str]) -> float:
+        return centred_rmse(model.logits(real), reference) ** 2
+
+    found = side_by_side(error, list(alone.values()))
+    return dict(zip(alone, found, strict=True)), error(frozenset())
+
+
+def _model_of(stages: Sequence[Stage], text: Array, video: Array) -> _Model:
+    digital = [stage for stage in stages if stage.program.gallery_items is None]
+    forms = (stage_of(stages, LowerPass), stage_of(stages, TilePass), digital[-1])
+    graphs = (stage.program.graphs for stage in forms)
+    # A shortlist's graph, which only the compiled program may have, is left out.
+    graph_stages = {same[0].name: GraphStages(*same) for same in zip(*graphs, strict=False)}
+    return _Model(graph_stages, {"text": text, "video": video})
 
 
 def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:

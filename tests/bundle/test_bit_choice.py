@@ -1,0 +1,34 @@
+"""Goals of a choice of bits, as a user writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.bundle.bit_choice import DriftGoal
+
+
+def test_a_goal_is_the_least_error_or_that_of_samples_or_of_a_metric() -> None:
+    assert DriftGoal.of("least") == DriftGoal("least", None)
+    assert DriftGoal.of("mc=200").samples == 200
+    assert DriftGoal.of("mc=200").metric == "logit_rmse"
+    found = DriftGoal.of("centred_rmse=0.02")
+    assert (found.metric, found.limit, found.samples) == ("centred_rmse", 0.02, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "most", "least=1", "mc", "mc=", "mc=1.5", "mc=x", "logit_rmse", "logit_rmse=-1",
+     "logit_rmse=0", "logit_rmse=nan", "logit_rmse=inf", "r1_loss=0.01"],
+)  # fmt: skip
+def test_other_goals_are_refused_with_what_is_expected(text: str) -> None:
+    with pytest.raises(CimError) as caught:
+        DriftGoal.of(text)
+    expected = f"drift is {text}; expected least, mc=K or logit_rmse=X or centred_rmse=X"
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(("text", "sentence"), [("mc=0", "at least 1"), ("mc=1001", "at most 1,0")])
+def test_samples_are_few_enough_to_be_computed(text: str, sentence: str) -> None:
+    with pytest.raises(CimError, match=sentence):
+        DriftGoal.of(text)

@@ -1,0 +1,143 @@
+"""Bits from an integer programme: their error, their cost, and goals that nothing reaches."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
+from cimtool.bundle.compilation import Compilation
+from cimtool.demo.data import DemoFiles
+from cimtool.experiments import solved_bits
+from cimtool.experiments.solved_bits import MU, STORED, VARIANCE, BitSolver, Half
+from cimtool.hardware.configuration import Configuration
+from cimtool.loading.embeddings import read_data
+from cimtool.loading.source import ModelSource
+
+TARGET = "isaac-rram-128"
+
+
+def prepared(files: DemoFiles, drift: str | None, **options: Any) -> Compilation:
+    given = {"calibration": files.calibration, "target": TARGET, "drift": drift}
+    return api.prepare(files.projectors, files.poly, **{**given, **options})
+
+
+def told(found: Compilation) -> list[str]:
+    """The sentences on the choice."""
+    begin = next(i for i, one in enumerate(found.notes) if one.startswith("bits by drift"))
+    return list(found.notes[begin:])
+
+
+@pytest.fixture(scope="module")
+def search(small_trunk: DemoFiles) -> BitSolver:
+    """A search for the least error, after all its rounds."""
+    model = ModelSource(small_trunk.projectors, small_trunk.poly).load(silent)
+    data = read_data(small_trunk.calibration, model)
+    rows = Half.of(model, data)
+    found = BitSolver(model, Configuration.of(TARGET, None, {}), rows, None, math.inf, data.file)
+    found.run(silent)
+    return found
+
+
+def test_the_least_error_costs_no_more_and_is_less(search: BitSolver) -> None:
+    found, given = search.found(), search.given
+    assert found is not None
+    assert found.square < 0.5 * given.square
+    assert found.costs.keys() == given.costs.keys() == {"arrays", "conversions", "energy", STORED}
+    for name, cost in given.costs.items():
+        assert found.costs[name] <= cost * (1 + 1e-9)
+
+
+def test_errors_of_parts_add_in_the_mean_square(search: BitSolver) -> None:
+    for one in search.rounds:
+        assert sum(one.squares.values()) == pytest.approx(one.square, rel=0.6)
+
+
+def test_no_affordable_change_of_one_width_is_predicted_to_err_less(search: BitSolver) -> None:
+    near = search.rounds[-1]
+    best = search._solved(near, None)
+    assert best is not None
+
+    def error(bits: solved_bits.BitAssignment) -> float:
+        return sum(search._latest[width] * 4.0**-own for width, own in bits.items())
+
+    tried = 0
+    for width, own in best.items():
+        for now in (own - 1, own + 1):
+            other = {**best, width: now}
+            costs = search._costs(other)
+            if abs(now - near.bits[width]) > solved_bits.REACH or not 4 <= now <= 14:
+                continue
+            if all(costs[name] <= cost for name, cost in search.given.costs.items()):
+                tried += 1
+                assert error(other) >= error(best) * (1 - 1e-9)
+    assert tried > len(best) / 2
+
+
+def test_compile_takes_the_bits_and_says_what_they_do(small_trunk: DemoFiles) -> None:
+    found, given = prepared(small_trunk, "least"), prepared(small_trunk, None)
+    said, costs, bits, *_ = told(found)
+    assert said.startswith("bits by drift least: centred_rmse is ")
+    assert " pairs of calibration rows that did not choose; with the bits as given it is " in said
+    assert costs.startswith("costs of a text and a video, as given and as chosen: arrays: ")
+    assert bits.startswith("bits of weights x inputs, of mu x variance: text.fc1 ")
+    assert found.settings.layers
+    assert not given.settings.layers
+    again = prepared(small_trunk, "least")
+    assert again.settings == found.settings
+    assert again.notes == found.notes
+
+
+def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
+    wide = prepared(small_trunk, "logit_rmse=1.0")
+    near = prepared(small_trunk, "logit_rmse=0.1")
+    conversions = []
+    for limit, found in ((1.0, wide), (0.1, near)):
+        said, costs, *_ = told(found)
+        value = float(said.split(" is ")[1].split(" ")[0])
+        warned = any(one.startswith("warning: drift") for one in found.notes)
+        assert warned == (value > limit)
+        assert value < 3 * limit
+        assert f"(logit_rmse={limit} is {limit:g})" in said
+        given, chosen = costs.split("conversions: ")[1].split(";")[0].split(" -> ")
+        conversions.append(int(chosen.replace(",", "")))
+        assert conversions[-1] != int(given.replace(",", ""))
+    assert conversions[0] < conversions[1]
+
+
+def test_the_features_share_their_bits_where_the_variance_is_stored(search: BitSolver) -> None:
+    found = search.found()
+    assert found is not None
+    assert search.reads_variance
+    assert found.bits[MU] + found.bits[VARIANCE] <= 16
+
+
+@pytest.mark.parametrize(
+    ("drift", "options", "sentence"),
+    [
+        ("logit_rmse=1e-9", {}, r"drift logit_rmse=1e-9: logit_rmse of .* is asked for, and 14 b"),
+        ("least", {"score_mapping": "in-memory"}, "drift least: bits are chosen for a digital sc"),
+        ("mc=10", {"head": "cosine", "poly": None}, "drift mc=10: Monte Carlo needs a head that"),
+        ("best", {}, "drift is best; expected least, mc=K"),
+    ],
+)
+def test_goals_that_cannot_be_are_refused(
+    drift: str, options: dict[str, Any], sentence: str, small_trunk: DemoFiles
+) -> None:
+    given = {"calibration": small_trunk.calibration, "target": TARGET, "drift": drift}
+    given |= {"poly": small_trunk.poly} | options
+    with pytest.raises(CimError, match=sentence):
+        api.prepare(small_trunk.projectors, **given)
+
+
+def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    with np.load(small_trunk.calibration) as held:
+        np.savez(tmp_path / "few.npz", text=held["text"][:31], video=held["video"][:31])
+    with pytest.raises(CimError, match=r"31 texts and 31 videos that calibrate.*at least 32 of e"):
+        prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
