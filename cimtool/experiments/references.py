@@ -187,7 +187,7 @@ class SweepReferences:
         truth, measurement = self.truth, [led(self.truth.by_class)[0].of]
         row, other = (partial(metrics, one.only(measurement)) for one in (queries, baseline))
         own, found = uncertainties([row, other], other, truth.text_to_video, truth.videos, seed=0)
-        return baseline_loss((name, "compiled"), own, found, queries, truth)
+        return baseline_loss((name, "compiled"), own, found, (baseline, queries), truth)
 
     @cached_property
     def _sampled_queries(self) -> Queries:

@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
 from cimtool.base.intervals import Change, Interval
 from cimtool.reference.bootstrap import RESAMPLES, QueryCounts, Samples, interval, resamples
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
@@ -74,6 +74,33 @@ def independent(queries: Queries, of: str, right: IntArray) -> dict[str, int]:
     texts, videos = (~np.isnan(side[of]) for side in (queries.text, queries.video))
     counts = len(np.unique(right[texts])), int(np.count_nonzero(videos))
     return dict(zip(WAYS, counts, strict=True))
+
+
+def differing(
+    own: Queries, other: Queries, metric: RankingMetric, right: IntArray
+) -> dict[str, int]:
+    """Independent queries whose metric alone is not the same in two rows, by way."""
+    found = {}
+    for way, mine, theirs in ((WAYS[0], own.text, other.text), (WAYS[1], own.video, other.video)):
+        one, two = (_single(metric, side[metric.of]) for side in (mine, theirs))
+        changed = ~((one == two) | (np.isnan(one) & np.isnan(two)))
+        found[way] = len(np.unique(right[changed])) if way == WAYS[0] else int(changed.sum())
+    return found
+
+
+def _single(metric: RankingMetric, measured: FloatArray) -> FloatArray:
+    """The metric of each query alone."""
+    n = len(measured)
+    found = np.empty(n)
+    for rows in blocks(n, max(1, SINGLE_COUNTS // max(n, 1))):
+        counts = np.zeros((rows.stop - rows.start, n))
+        counts[np.arange(len(counts)), np.arange(rows.start, rows.stop)] = 1
+        found[rows] = metric.value(QueryCounts(counts), measured)
+    return found
+
+
+SINGLE_COUNTS = 1 << 22
+"""Counts that are held at once to measure queries one by one."""
 
 
 def share_queries(queries: Queries, right: IntArray) -> dict[str, int]:
@@ -216,13 +243,13 @@ def uncertainties(
     as_they_are = Samples.once(len(right), videos)
     for samples in chain([as_they_are], resamples(right, videos, seed, count)):
         best = reference(samples)
-        for blocks, row in zip(drawn, rows, strict=True):
+        for measured_in, row in zip(drawn, rows, strict=True):
             own = row(samples)
-            blocks.append((own, losses(best, own)))
+            measured_in.append((own, losses(best, own)))
     found = []
     shares = [share_queries(one, right) for one in queries] or [{} for _ in rows]
-    for blocks, counts in zip(drawn, shares, strict=True):
-        measured, lost_in = zip(*blocks, strict=True)
+    for measured_in, counts in zip(drawn, shares, strict=True):
+        measured, lost_in = zip(*measured_in, strict=True)
         known, lost = _changes(measured, counts), _changes(lost_in, {})
         values = {name: one.value for name, one in known.items()}
         ranges = {name: Interval(one.low, one.high) for name, one in known.items()}

@@ -58,6 +58,8 @@ def survival_sentence(report: Report) -> str:
     points = _points(loss)
     if report.drift.noisy:
         return f"{_of_dies(report, label)}; noise-free {points}"
+    if loss == Change(0, 0, 0):
+        return f"No query shows a loss of {label}, or a gain"
     if loss.low > 0:
         return f"It loses {label}, more than other queries could explain: {points}"
     if loss.high < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cimtool.base.errors import CimError
@@ -16,7 +16,7 @@ from cimtool.loading.calibration_rows import without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import led
-from cimtool.report.document import Document, Note, Sentence, notes
+from cimtool.report.document import Document, Note, notes
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
@@ -24,6 +24,7 @@ from cimtool.verification.answers import setting_text, trained_clause
 from cimtool.verification.notes import NOT_CHECKED, baseline_sentences
 from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
+from cimtool.verification.render import verdict_blocks
 from cimtool.verification.report import FORMAT_VERSION, Report
 from cimtool.verification.run import verify_bundle
 
@@ -50,13 +51,15 @@ class BundleComparison(Result):
 
     def document(self) -> Document:
         """Each bundle's verdict, the warnings, a table with a column a bundle, and all notes."""
-        worths = [
-            (name, one.drift.worth) for name, one in zip(self.names, self.reports, strict=True)
+        verdicts = [
+            replace(block, text=f"{name}: {block.text}")
+            for name, report in zip(self.names, self.reports, strict=True)
+            for block in verdict_blocks(report)
         ]
         return Document(
             " and ".join(self.names),
             (
-                *(Sentence(f"{name}: {one.sentence}", "verdict", one.tone) for name, one in worths),
+                *verdicts,
                 *(Note(text) for text in dict.fromkeys(_first(self))),
                 comparison_table(self).named("bundles"),
                 *notes(dict.fromkeys(_notes(self))),

@@ -30,6 +30,7 @@ from cimtool.reference.queries import (
     Uncertainty,
     both_sides,
     compared,
+    differing,
     independent,
     led,
     metrics,
@@ -320,6 +321,13 @@ def _drawn(count: int) -> IntArray:
 DISTANCE = "-ed"
 
 
+LEAST_DIFFERING = 6
+"""Independent queries that must differ for resamples to tell more than a sign.
+
+If there is no difference, all of n differ in the same direction with chance 2^(1-n): 3% for 6.
+"""
+
+
 @dataclass(frozen=True)
 class BaselineLoss:
     """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
@@ -354,7 +362,10 @@ def baseline_losses(
         baseline_loss(
             (baseline, stage),
             *table.compared_with(stage, baseline, seed),
-            table.queries[table.stages.index(stage)],
+            (
+                table.queries[table.stages.index(baseline)],
+                table.queries[table.stages.index(stage)],
+            ),
             table.truth,
         )
         for baseline, stage in pairs
@@ -363,20 +374,26 @@ def baseline_losses(
 
 
 def baseline_loss(
-    names: tuple[str, str], own: Uncertainty, other: Uncertainty, queries: Queries, truth: Truth
+    names: tuple[str, str],
+    own: Uncertainty,
+    other: Uncertainty,
+    queries: tuple[Queries, Queries],
+    truth: Truth,
 ) -> BaselineLoss:
     """The loss of a stage against the `other` uncertainty, which its `own` losses are from.
 
-    `names` are those of the baseline and of the stage, which has these `queries`. If no query
-    differs, resamples do not either. Then the interval has the most queries that may differ:
-    the upper end of a share of which none was seen.
+    `names` are those of the baseline and of the stage, which have these `queries`. If fewer than
+    LEAST_DIFFERING queries differ, resamples of them tell little. Then the interval reaches as far
+    from the loss as all queries that may differ could move it: the upper end of their share.
     """
     metric = led(truth.by_class)[0]
     loss = own.losses[metric.loss]
     way = next(way for way, key in metric.keys.items() if own.losses[key] is loss)
-    count = independent(queries, metric.of, truth.text_to_video)[way]
-    if loss == Change(0, 0, 0):
-        most = counted_share(0, count).high
-        loss = Change(0.0, -most, most)
+    count = independent(queries[1], metric.of, truth.text_to_video)[way]
+    changed = differing(*queries, metric, truth.text_to_video)[way]
+    if changed < LEAST_DIFFERING and count > 0:
+        most = counted_share(min(changed, count), count).high
+        ends = max(loss.value - most, -1.0), min(loss.value + most, 1.0)
+        loss = Change(loss.value, min(loss.low, ends[0]), max(loss.high, ends[1]))
     key = metric.keys[way]
     return BaselineLoss(*names, metric.label, loss, other.metrics[key], own.metrics[key], count)

@@ -9,13 +9,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from cimtool.base.intervals import Change
+from cimtool.base.intervals import Change, Interval
 from cimtool.base.modality_names import Modalities
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.measures import RELIABILITY
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import relative
+from cimtool.report.formats import percent_range
 from cimtool.verification.drift import (
     DISTANCE,
     BaselineLoss,
@@ -194,7 +195,15 @@ def _sentences(
         centred, rmse, top1 = found.centred_rmse, found.logit_rmse, found.top1_agreement
         share = compiled.metrics["relative_centred_rmse"]
     spread = _own_spread(trained)
-    said = [_distance(trained.stage, exact, score, centred, share, top1)]
+    intervals = compiled.intervals
+    ends = [
+        "" if name not in intervals else f" {form(intervals[name])}"
+        for name, form in (
+            ("centred_rmse" if exact else "float_centred_rmse", _ends),
+            ("top1_agreement" if exact else "float_top1", _percents),
+        )
+    ]
+    said = [_distance(trained.stage, exact, score, centred, share, top1, ends)]
     told, K = True, 0 if scatter is None else scatter.samples
     if scatter is not None and exact and found.equal_samples_centred is not None:
         than = "closer" if found.equal_samples_centred >= K else "FURTHER"
@@ -240,17 +249,34 @@ def _sentences(
 
 
 def _distance(
-    surrogate: str, exact: bool, score: str, centred: float, share: float | None, top1: float
+    surrogate: str,
+    exact: bool,
+    score: str,
+    centred: float,
+    share: float | None,
+    top1: float,
+    ends: Sequence[str],
 ) -> str:
-    """The distance of the compiled model from the exact score, or from the float one."""
+    """The distance of the compiled model from the exact score, or from the float one.
+
+    `ends` are the intervals of the error and of the agreement, as texts.
+    """
     of = "exact score" if exact else f"float {surrogate}"
     spread = "whose scores do not differ within a query"
     if share is not None and math.isfinite(share):
         spread = f"{share:.1%} of its spread within a query"
     return (
-        f"The compiled model is {centred:.4g} (centred {score} RMSE) from the {of}, {spread}; "
-        f"top-1 agreement {top1:.1%}."
+        f"The compiled model is {centred:.4g}{ends[0]} (centred {score} RMSE) from the {of}, "
+        f"{spread}; top-1 agreement {top1:.1%}{ends[1]}."
     )
+
+
+def _ends(one: Interval) -> str:
+    return f"[{one.low:.4g}, {one.high:.4g}]"
+
+
+def _percents(one: Interval) -> str:
+    return percent_range(one.low, one.high)
 
 
 def _cause(found: Headline, surrogate: str) -> str:

@@ -45,23 +45,15 @@ FIRST = 2
 def document(report: Report) -> Document:
     """The report: its verdict and notes, a card for each first question, then every finding."""
     tone: Tone = "bad" if report.failures else "good"
-    found = report.sections.items()
-    others = [
-        block
-        for name, one in found
-        for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
-    ]
+    others = _section_blocks(report)
     cards = [one for one in others if isinstance(one, Section) and one.span]
-    verdicts = [one for one in others if isinstance(one, Sentence)]
     bits = (*bit_sentences(report.checks.bits), answers.fidelity(report))
     return Document(
         report.subject.bundle,
         (
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
-            Sentence(report.drift.worth.sentence, "verdict", report.drift.worth.tone),
-            *verdicts,
-            *map(Sentence, report.drift.worth.details),
-            Sentence(answers.survival_sentence(report)),
+            *verdict_blocks(report),
+            *([Sentence(answers.survival_sentence(report))] if report.drift.noisy else []),
             Sentence(answers.measured_on(report), tone="soft"),
             *map(Sentence, report.headline.sentences[:FIRST]),
             *notes(report.notes),
@@ -76,11 +68,30 @@ def document(report: Report) -> Document:
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
             Section("Checks", notes((*bits, *answers.limit_sentences(report))), "checks"),
-            *(one for one in others if one not in cards and one not in verdicts),
+            *(one for one in others if one not in cards and not isinstance(one, Sentence)),
             *_origin(report),
         ),
         report.to_json,
         Sentence(answers.verdict(report), "verdict", tone),
+    )
+
+
+def _section_blocks(report: Report) -> list[Block]:
+    """All blocks of the sections that others bring; their verdicts are sentences."""
+    return [
+        block
+        for name, one in report.sections.items()
+        for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
+    ]
+
+
+def verdict_blocks(report: Report) -> tuple[Sentence, ...]:
+    """The verdict, those of sections, and the figures that they rest on."""
+    worth = report.drift.worth
+    return (
+        Sentence(worth.sentence, "verdict", worth.tone),
+        *(one for one in _section_blocks(report) if isinstance(one, Sentence)),
+        *map(Sentence, worth.details),
     )
 
 
@@ -89,11 +100,12 @@ def _cards(report: Report) -> Iterator[Section]:
     drift, cause, earlier = report.drift, report.headline, report.checks.earlier
     chart = Picture("survival", survival_chart(drift), "R@1 and its interval.")
     table = tables.survival_table(drift).named("survival")
-    yield Section("Does it survive?", (table, chart), "survive", 6)
+    said = () if drift.noisy else (Sentence(answers.survival_sentence(report)),)
+    yield Section("Does it survive?", (*said, table, chart), "survive", 6)
     if earlier is not None:
-        said, *more = answers.earlier_sentences(report)
+        first, *more = answers.earlier_sentences(report)
         compared = tables.earlier_table(earlier).named("earlier")
-        blocks: tuple[Block, ...] = (Sentence(said, "verdict"), compared, *notes(more))
+        blocks: tuple[Block, ...] = (Sentence(first, "verdict"), compared, *notes(more))
         yield Section("Is it worse than before?", blocks, "earlier", 6)
     step = "No step changes any score" if cause.cause is None else cause.cause
     against = ""

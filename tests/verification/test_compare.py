@@ -10,6 +10,7 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import Embeddings
+from cimtool.report.document import Sentence
 from cimtool.report.terminal import terminal
 from cimtool.verification.compare import (
     BundleComparison,
@@ -59,6 +60,17 @@ def test_the_table_has_a_column_a_bundle(found: BundleComparison) -> None:
     assert "step: ONNX Runtime" in lines
     assert "small" in text
     assert "coarse" in text
+
+
+def test_each_verdict_has_its_figures_and_its_energy(found: BundleComparison) -> None:
+    said = [one.text for one in found.document().blocks if isinstance(one, Sentence)]
+    for name, report in zip(found.names, found.reports, strict=True):
+        own = [text for text in said if text.startswith(f"{name}: ")]
+        worth = report.drift.worth
+        assert own[0] == f"{name}: {worth.sentence}"
+        assert own[1].startswith(f"{name}: Energy per query: ")
+        details = [f"{name}: {text}" for text in worth.details]
+        assert own[2 : 2 + len(details)] == details
 
 
 def test_two_heads_stand_side_by_side(

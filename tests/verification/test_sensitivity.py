@@ -211,7 +211,7 @@ def sensible(kind: str, left_float: float, **others: object) -> Sensitivity:
     [
         ("input", "the rounding of the text input", "try input_bits above 8"),
         ("mu", "the rounding of text mu", "try feature_bits above 8"),
-        ("s", "the rounding of text s", "try feature_bits above 8"),
+        ("s", "the rounding of text s", "try variance_bits above 8"),
         ("s_self", "the rounding of text s in sums", "no setting changes its bits"),
         ("score", "the arithmetic of the score", "no setting changes its bits"),
     ],

@@ -419,6 +419,41 @@ def test_a_loss_is_as_good_if_its_interval_has_0_and_leaves_out_a_point(
     assert standing_of(loss, LEAST_QUERIES - 1) == "not shown"
 
 
+def ranked(n: int, wrong: int, first: int = 0) -> FloatArray:
+    """Scores [n, n] whose right pairs come first, but for some texts from `first` on."""
+    scores = 10.0 * np.eye(n) + np.random.default_rng(0).random((n, n))
+    for text in range(first, first + wrong):
+        scores[text, (text + 1) % n] = 20.0
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("n", "lost", "gained", "standing"),
+    [
+        (8, 0, 1, "not shown"),
+        (8, 0, 3, "not shown"),
+        (400, 4, 0, "not shown"),
+        (400, 0, 4, "not shown"),
+        (2000, 0, 0, "as good"),
+        (2000, 2, 3, "as good"),
+        (400, 30, 0, "worse"),
+        (400, 0, 30, "better"),
+    ],
+)
+def test_few_queries_that_differ_show_no_difference(
+    n: int, lost: int, gained: int, standing: str
+) -> None:
+    truth, means = Truth(np.arange(n), n), np.random.default_rng(1).normal(size=(2, n, 3))
+    table = DriftTable(truth, None)
+    table.add("polynomial", on_grid(ranked(n, gained, first=n // 2)), *means)
+    table.add("ONNX Runtime", on_grid(ranked(n, lost)), *means)
+    found = worth_of(table, "polynomial", None, None, 0).of_float
+    assert found is not None
+    assert found.loss.value == pytest.approx(lost / n if lost >= gained else (lost - gained) / n)
+    assert found.loss.low <= found.loss.value <= found.loss.high
+    assert standing_of(found.loss, found.queries) == standing
+
+
 def test_fewer_queries_than_the_least_leave_the_interval_too_often() -> None:
     """The chance that all of n queries are on one side of their median is 2^(1-n)."""
     chances = [2.0 ** (1 - queries) for queries in (LEAST_QUERIES - 1, LEAST_QUERIES)]
