@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The same model with 8 and 3 bits a weight."""
+    """The same model with 8 and 2 bits a weight."""
     folder = tmp_path_factory.mktemp("bundles")
     return {
         bits: api.compile(
@@ -31,7 +31,7 @@ def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
             output=folder / f"b{bits}",
             weight_bits=bits,
         ).folder
-        for bits in (8, 3)
+        for bits in (8, 2)
     }
 
 
@@ -74,7 +74,7 @@ def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
     verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
 ) -> None:
     given = ("--baseline", before, "--junit", tmp_path / "checks.xml")
-    ran = verified(bundles[3], *given)
+    ran = verified(bundles[2], *given)
     assert ran.status == 1
     assert "top-1 agreement is " in ran.sentence
     assert "; the tolerance is 0.05" in ran.sentence
@@ -86,7 +86,7 @@ def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
     # Whoever says that all of it may be lost has no failure.
     lenient = ("centred_rmse=99", "logit_rmse=99", "r1_loss=1", "top1_agreement_loss=1")
     options = [part for one in lenient for part in ("--tolerance", one)]
-    assert verified(bundles[3], *given, *options).status == 0
+    assert verified(bundles[2], *given, *options).status == 0
 
 
 def test_a_run_that_is_refused_leaves_no_junit_file_of_an_earlier_one(
