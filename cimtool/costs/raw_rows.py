@@ -1,4 +1,4 @@
-"""The cost of doing without a model: raw rows in 8 bits, scored in digital at the same prices."""
+"""The costs of the other ways, at the same prices: raw rows in 8 bits in digital, and sampling."""
 
 from __future__ import annotations
 
@@ -85,12 +85,32 @@ def verdict(estimate: Estimate) -> list[Sentence]:
             )
         ]
     raw, found = raw_query(estimate), times_raw(estimate)
-    if raw is None or found is None:
-        return []
-    place = "DRAM" if raw.digital.count("dram") else "SRAM"
-    return [
-        found.sentence(
+    said = []
+    if raw is not None and found is not None:
+        place = "DRAM" if raw.digital.count("dram") else "SRAM"
+        more = (
             f", which need no model and take {raw.energy_pj.full_text(ENERGIES)} in digital at the "
             f"same prices, read from {place}"
+        )
+        said.append(found.sentence(more))
+    return said + sampling_verdict(estimate)
+
+
+def sampling_verdict(estimate: Estimate) -> list[Sentence]:
+    """The energy of a query by Monte Carlo, with stored samples, beside that of the compiled one.
+
+    Nothing if one is not known. Both encode the query alike; lower bounds have no multiple.
+    """
+    if (sampled := estimate.montecarlo) is None or (query := estimate.query) is None:
+        return []
+    own, score, text = query.energy_pj, sampled.stored.energy_pj, estimate.text.energy_pj
+    if own.lower_bound or text.lower_bound or not (own.value and score.value and text.value):
+        return []
+    times = (text.value + score.value) / own.value
+    return [
+        Sentence(
+            f"Monte Carlo with K={sampled.samples} and stored samples takes {_two_digits(times)} "
+            "times the energy of this query.",
+            "verdict",
         )
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, estimate_bundle
-from cimtool.costs.raw_rows import raw_query, verdict
+from cimtool.costs.raw_rows import raw_query, times_raw, verdict
 from cimtool.costs.render import document, estimate_json
 
 BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"
@@ -46,7 +46,7 @@ def test_the_verdict_on_energy_leads() -> None:
     raw, query = raw_query(found), found.query
     assert raw is not None
     assert query is not None
-    (sentence,) = verdict(found)
+    sentence, sampling = verdict(found)
     assert document(found, "small").blocks[0] == sentence
     ratio = (query.energy_pj.value or 0) / (raw.energy_pj.value or 1)
     assert f": {ratio:.2g} times (" in sentence.text
@@ -54,6 +54,12 @@ def test_the_verdict_on_energy_leads() -> None:
     assert sentence.text.endswith(", read from SRAM.")
     assert sentence.tone == ("bad" if ratio > 1 else "good")
     assert sentence.level == "verdict"
+    sampled, text = found.montecarlo, found.text.energy_pj.value
+    assert sampled is not None
+    times = ((text or 0) + (sampled.stored.energy_pj.value or 0)) / (query.energy_pj.value or 1)
+    assert sampling.text.startswith("Monte Carlo with K=10 and stored samples takes ")
+    told = sampling.text.split(" takes ")[1].split(" times ")[0]
+    assert float(told.replace(",", "")) == pytest.approx(times, rel=0.05)
 
 
 def test_without_a_gallery_or_with_rows_of_two_widths_there_is_nothing_to_compare() -> None:
@@ -66,5 +72,5 @@ def test_without_a_gallery_or_with_rows_of_two_widths_there_is_nothing_to_compar
     changed = replace(text, inputs={**text.inputs, "x": wide})
     other = replace(found, program=replace(found.program, text=changed))
     assert raw_query(other) is None
-    assert verdict(other) == []
+    assert times_raw(other) is None
     assert estimate_json(found)["raw_query"] is not None

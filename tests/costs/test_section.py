@@ -39,8 +39,8 @@ def test_the_energy_of_a_query_is_in_the_verdict_for_the_gallery_asked_for(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
     found = api.verify(small_bundle, small_trunk.eval, gallery=5000)
-    (line,) = verdict(found.sections["cost"])
+    line, sampling = verdict(found.sections["cost"])
     assert "that of raw rows in int8 among 5,000 items" in line.text
     assert terminal(found.document()).splitlines()[2] == line.text
     shown = [one.text for one in document(found).blocks if isinstance(one, Sentence)]
-    assert shown[:2] == [found.drift.worth.sentence, line.text]
+    assert shown[:3] == [found.drift.worth.sentence, line.text, sampling.text]

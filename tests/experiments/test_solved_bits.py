@@ -94,6 +94,7 @@ def test_compile_takes_the_bits_and_says_what_they_do(small_trunk: DemoFiles) ->
     assert again.notes == found.notes
 
 
+@pytest.mark.thorough("the other goal, of the same rounds")
 def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
     wide = prepared(small_trunk, "logit_rmse=1.0")
     near = prepared(small_trunk, "logit_rmse=0.1")

@@ -310,6 +310,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return builds
 
 
+@pytest.mark.thorough("a search twice")
 def test_an_interrupted_search_goes_on_where_it_was(
     searched: Path,
     small_trunk: DemoFiles,
