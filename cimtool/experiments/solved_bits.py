@@ -262,9 +262,10 @@ class BitSolver:
         best = min(self.rounds, key=lambda one: one.missed)
         own = error_of(self.metric, self.rows.scores, self.rows.reference)
         return (
-            f"{self.metric} of {four_digits(self.limit)} is asked for, and {MOST} bits reach "
-            f"{four_digits(math.sqrt(best.missed))} on the rows that choose, where the float score "
-            f"itself has {four_digits(own)}; expected a larger error, or a nearer score"
+            f"{self.metric} of {four_digits(self.limit)} is asked for, and the best bits that were "
+            f"tried (at most {MOST}) reach {four_digits(math.sqrt(best.missed))} on the rows that "
+            f"choose, where the float score itself has {four_digits(own)}; expected a larger "
+            "error, or a nearer score"
         )
 
     def configured(self, bits: BitAssignment) -> Configuration:
@@ -301,6 +302,8 @@ class BitSolver:
                 f"{metric} is {told[0]}, {four_digits(self.limit)} is asked for; calibrate with "
                 "more rows, or ask for less"
             )
+        if found is self.given:
+            yield f"drift {goal.text}: no bits do better than those given, which are kept"
         yield (
             f"bits by drift {goal.text}: {metric} is {told[0]} from {of} on {len(against)} x "
             f"{against.shape[1]} pairs of calibration rows that did not choose{asked}; with the "

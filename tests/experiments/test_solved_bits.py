@@ -12,6 +12,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
+from cimtool.bundle.bit_choice import DriftGoal
 from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
@@ -122,7 +123,11 @@ def test_the_features_share_their_bits_where_the_variance_is_stored(search: BitS
 @pytest.mark.parametrize(
     ("drift", "options", "sentence"),
     [
-        ("logit_rmse=1e-9", {}, r"drift logit_rmse=1e-9: logit_rmse of .* is asked for, and 14 b"),
+        (
+            "logit_rmse=1e-9",
+            {},
+            r"drift logit_rmse=1e-9: logit_rmse of .* is asked for, and th",
+        ),
         ("least", {"score_mapping": "in-memory"}, "drift least: bits are chosen for a digital sc"),
         ("mc=10", {"head": "cosine", "poly": None}, "drift mc=10: Monte Carlo needs a head that"),
         ("best", {}, "drift is best; expected least, mc=K"),
@@ -142,3 +147,12 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
         np.savez(tmp_path / "few.npz", text=held["text"][:31], video=held["video"][:31])
     with pytest.raises(CimError, match=r"31 texts and 31 videos that calibrate.*at least 32 of e"):
         prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
+
+
+def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
+    only = BitSolver(search.model, search.start, search.rows, None, math.inf, search.file)
+    found = only.found()
+    assert found is only.given
+    assert only.configured(found.bits) is search.start
+    said = next(only.notes(DriftGoal.of("least"), search.rows))
+    assert said == "drift least: no bits do better than those given, which are kept"
