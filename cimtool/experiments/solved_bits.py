@@ -320,7 +320,10 @@ class BitSolver:
             bits = self._solved(found, most=factor * found.square)
             if bits is not None:
                 share = self.price(self._costs(bits)) / self.price(found.costs)
-                yield f"{words} the error of the bits is predicted at {share:.2f} times the cost"
+                yield (
+                    f"{words} the error of the bits is predicted at {share:.2f} times these costs, "
+                    "in the mean"
+                )
 
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
