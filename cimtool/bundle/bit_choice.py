@@ -13,7 +13,6 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import Settings
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.reference.montecarlo import check_samples
 
 LEAST, SAMPLES = "least", "mc"
 MOST_SAMPLES = 1000
@@ -47,12 +46,11 @@ class DriftGoal:
         except ValueError:
             number = math.nan
         if name == SAMPLES and number == round(number if math.isfinite(number) else 0.5):
-            if number > MOST_SAMPLES:
+            if not 1 <= number <= MOST_SAMPLES:
                 raise ArgumentError(
-                    "{drift} is {}; expected at most {:,} samples, or {}=X",
+                    "{drift} is {}; expected 1 to {:,} samples, or {}=X",
                     text, MOST_SAMPLES, ERRORS[0],
                 )  # fmt: skip
-            check_samples(int(number))
             return cls(text, "logit_rmse", samples=int(number))
         if name in ERRORS and math.isfinite(number) and number > 0:
             return cls(text, name, number)
