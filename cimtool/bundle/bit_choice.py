@@ -45,7 +45,7 @@ class DriftGoal:
             number = float(value) if equals else math.nan
         except ValueError:
             number = math.nan
-        if name == SAMPLES and number == round(number if math.isfinite(number) else 0.5):
+        if name == SAMPLES and number.is_integer():
             if not 1 <= number <= MOST_SAMPLES:
                 raise ArgumentError(
                     "{drift} is {}; expected 1 to {:,} samples, or {}=X",
