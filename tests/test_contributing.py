@@ -195,6 +195,7 @@ class Added(ReportSection, name="added"):
 '''
 
 
+@pytest.mark.thorough("the whole core anew, with an addition of each kind")
 def test_a_metric_is_one_value_and_a_section_two_files_and_costs_may_be_missing(
     tmp_path: Path,
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_folder_changes_no_figure(run: Run, whole: Path, ranked: list[str]) ->
     assert [one["name"] for one in values["scores"]] == [one.name for one in alone.scores]
 
 
+@pytest.mark.thorough("a sweep has the same in the first tier")
 def test_results_are_the_same_in_several_processes_and_after_a_stop(
     run: Run, whole: Path, tmp_path: Path, ranked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,9 +90,13 @@ def test_compile_takes_the_bits_and_says_what_they_do(small_trunk: DemoFiles) ->
     assert bits.startswith("bits of weights x inputs, of mu x variance: text.fc1 ")
     assert found.settings.layers
     assert not given.settings.layers
-    again = prepared(small_trunk, "least")
-    assert again.settings == found.settings
-    assert again.notes == found.notes
+
+
+@pytest.mark.thorough("the same once more")
+def test_it_repeats(small_trunk: DemoFiles) -> None:
+    one, other = (prepared(small_trunk, "least") for _ in range(2))
+    assert one.settings == other.settings
+    assert one.notes == other.notes
 
 
 @pytest.mark.thorough("the other goal, of the same rounds")

@@ -343,6 +343,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
     assert again.to_json() == found.to_json() == tune(small_trunk, settings, **SMALL).to_json()
 
 
+@pytest.mark.thorough("a search twice")
 def test_workers_measure_the_same(searched: Path, small_trunk: DemoFiles, tmp_path: Path) -> None:
     settings = searched.parent / "bits.toml"
     tune(small_trunk, settings, folder=tmp_path / "two", jobs=2, **SMALL)

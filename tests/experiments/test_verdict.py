@@ -72,6 +72,7 @@ def test_a_point_is_kept_for_its_gallery_and_its_samples(
     assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
 
 
+@pytest.mark.thorough("the same by another command")
 def test_a_tuning_has_it_too(small_trunk: DemoFiles, tmp_path: Path) -> None:
     found = tuned_to(small_trunk, tmp_path, gallery=LARGE, samples=50)
     lead, energy, *_ = (one.text for one in found.verdict)

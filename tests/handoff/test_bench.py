@@ -27,7 +27,7 @@ from cimtool.handoff.faults import FAULTS, Fault, faulty
 
 @pytest.mark.thorough(
     "more circuits and faults; each simulator has one in the first tier",
-    quick=("row groups", "levels", "digital"),
+    quick=("levels", "digital"),
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_differs_in_icarus(
