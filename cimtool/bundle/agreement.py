@@ -133,21 +133,20 @@ def _of_bits(settings: Settings, graph: Graph) -> Iterator[Difference]:
         source = graph.by_name.get(node.inputs[0])
         own = settings.of_layer(graph.layer(node))
         if source is None or isinstance(source.op, Quantize):
-            said = {"input_bits": own.input_bits}
+            said = "input_bits", own.input_bits
         else:
-            said = {"activation_bits": own.activation_bits}
-        yield from _of_store(graph, node.inputs[0], said)
-    yield from _of_store(graph, graph.outputs["mu"], {"feature_bits": settings.stored_bits("mu")})
+            said = "activation_bits", own.activation_bits
+        yield from _of_store(graph, node.inputs[0], *said)
+    yield from _of_store(graph, graph.outputs["mu"], "feature_bits", settings.stored_bits("mu"))
 
 
-def _of_store(graph: Graph, value: str, said: Mapping[str, int]) -> Iterator[Difference]:
+def _of_store(graph: Graph, value: str, key: str, stated: int) -> Iterator[Difference]:
     node = graph.by_name.get(value)
     if node is None or not isinstance(node.op, Quantize | Requant):
         return
     bits = max((node.op.hi - node.op.lo).bit_length(), LEAST_BITS)
-    for key, stated in said.items():
-        if bits != stated:
-            yield Difference(f"settings.{key}", stated, f"{bits} for {graph.layer(node)}", "")
+    if bits != stated:
+        yield Difference(f"settings.{key}", stated, f"{bits} for {graph.layer(node)}", "")
 
 
 def _of_head(head: Head, program: Program) -> Iterator[Difference]:

@@ -236,8 +236,8 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     if goal is not None:
         start = replace(configuration, settings=decided)
         bits = BitChooser.named("solved", "drift").choose(goal, model, data, start, say)
-        decided, chosen_notes = bits.settings, bits.notes
-        notes += chosen_notes
+        decided = bits.settings
+        notes += bits.notes
     notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)

@@ -51,15 +51,16 @@ class TimesRaw:
             tone = "good"
         return Sentence(
             f"Energy per query: {least}{_two_digits(one.value)} times ({_two_digits(one.low)} to "
-            f"{_two_digits(one.high)}) "
-            f"that of raw rows in int8 among {self.items:,} items{more}.",
+            f"{_two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items{more}.",
             "verdict",
             tone,
         )
 
 
 def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.2g}'):,g}"
+    """Two significant digits, without an exponent where a number is large."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def times_raw(estimate: Estimate) -> TimesRaw | None:

@@ -43,8 +43,13 @@ class CostSection(ReportSection, name="cost"):
         return render.estimate_json(found)
 
     @classmethod
+    def verdict(cls, found: Estimate) -> list[Sentence]:
+        """Return the energy of a query beside those of the other ways."""
+        return raw_rows.verdict(found)
+
+    @classmethod
     def blocks(cls, found: Estimate, bundle: str) -> tuple[Block, ...]:
-        """Return the verdict on energy, two cards, and a section with all tables."""
+        """Return two cards, and a section with all tables."""
         fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
         picture = placement_svg(found.placements, found.floorplan, name)
         stored = [place for place in found.placements if place.shares is None]
@@ -77,7 +82,6 @@ class CostSection(ReportSection, name="cost"):
             Section("Assumptions of the totals", notes(render.assumptions(found), "detail")),
         )
         return (
-            *raw_rows.verdict(found),
             Section("Does it fit?", (Sentence(fit), FactList(facts, "detail")), "fit", 2),
             Section("What does a query cost?", tuple(_query(found)), "energy", 2),
             Section("Cost and placement", (*tables, *folded), "cost"),

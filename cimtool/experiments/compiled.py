@@ -48,7 +48,7 @@ from cimtool.report.formats import NumberFormat
 from cimtool.report.table import Content, interval_cell
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.larger import raw_products
+from cimtool.verification.ranked_data import raw_products
 from cimtool.verification.stages import encode, real_means
 from cimtool.verification.worth import Worth, in_larger_gallery
 

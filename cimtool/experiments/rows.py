@@ -12,7 +12,7 @@ from cimtool.loading.calibration_rows import require_unseen, without_seen
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, read_data, require_rivals
 from cimtool.loading.model import Model
-from cimtool.verification.larger import check_items, ranked_data
+from cimtool.verification.ranked_data import check_items, ranked_data
 
 
 def measured_rows(

@@ -36,7 +36,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits
-from cimtool.reference.bootstrap import interval
+from cimtool.reference.bootstrap import RESAMPLES, interval
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import centred_rmse
 from cimtool.reference.montecarlo import monte_carlo
@@ -67,8 +67,6 @@ MARGIN = 0.95
 MU, VARIANCE = Width("features", "feature_bits"), Width("features", "variance_bits")
 STORED = "bits of an item"
 """The cost of features: bits that an item stores in each dimension."""
-
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.intervals import Change, Interval
 from cimtool.reference.bootstrap import RESAMPLES, QueryCounts, Samples, interval, resamples
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
@@ -82,25 +82,16 @@ def differing(
     """Independent queries whose metric alone is not the same in two rows, by way."""
     found = {}
     for way, mine, theirs in ((WAYS[0], own.text, other.text), (WAYS[1], own.video, other.video)):
-        one, two = (_single(metric, side[metric.of]) for side in (mine, theirs))
-        changed = ~((one == two) | (np.isnan(one) & np.isnan(two)))
-        found[way] = len(np.unique(right[changed])) if way == WAYS[0] else int(changed.sum())
+        one, two = mine[metric.of], theirs[metric.of]
+        other_values = np.flatnonzero(~((one == two) | (np.isnan(one) & np.isnan(two))))
+        changed = [i for i in other_values if _alone(metric, one[i]) != _alone(metric, two[i])]
+        found[way] = len(np.unique(right[changed])) if way == WAYS[0] else len(changed)
     return found
 
 
-def _single(metric: RankingMetric, measured: FloatArray) -> FloatArray:
-    """The metric of each query alone."""
-    n = len(measured)
-    found = np.empty(n)
-    for rows in blocks(n, max(1, SINGLE_COUNTS // max(n, 1))):
-        counts = np.zeros((rows.stop - rows.start, n))
-        counts[np.arange(len(counts)), np.arange(rows.start, rows.stop)] = 1
-        found[rows] = metric.value(QueryCounts(counts), measured)
-    return found
-
-
-SINGLE_COUNTS = 1 << 22
-"""Counts that are held at once to measure queries one by one."""
+def _alone(metric: RankingMetric, measured: float) -> float:
+    """The metric of one query."""
+    return float(metric.value(QueryCounts(np.ones((1, 1))), np.array([measured]))[0])
 
 
 def share_queries(queries: Queries, right: IntArray) -> dict[str, int]:

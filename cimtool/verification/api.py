@@ -10,8 +10,8 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import open_bundle
 from cimtool.verification.compare import BundleComparison, compare_bundles
 from cimtool.verification.earlier import earlier_of
-from cimtool.verification.larger import ranked_data
 from cimtool.verification.options import CompareOptions, DriftOptions, VerifyOptions
+from cimtool.verification.ranked_data import ranked_data
 from cimtool.verification.references import References
 from cimtool.verification.render import remove_earlier
 from cimtool.verification.report import Report

@@ -45,7 +45,11 @@ FIRST = 2
 def document(report: Report) -> Document:
     """The report: its verdict and notes, a card for each first question, then every finding."""
     tone: Tone = "bad" if report.failures else "good"
-    others = _section_blocks(report)
+    others = [
+        block
+        for name, one in report.sections.items()
+        for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
+    ]
     cards = [one for one in others if isinstance(one, Section) and one.span]
     bits = (*bit_sentences(report.checks.bits), answers.fidelity(report))
     return Document(
@@ -68,7 +72,7 @@ def document(report: Report) -> Document:
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
             Section("Checks", notes((*bits, *answers.limit_sentences(report))), "checks"),
-            *(one for one in others if one not in cards and not isinstance(one, Sentence)),
+            *(one for one in others if one not in cards),
             *_origin(report),
         ),
         report.to_json,
@@ -76,21 +80,12 @@ def document(report: Report) -> Document:
     )
 
 
-def _section_blocks(report: Report) -> list[Block]:
-    """All blocks of the sections that others bring; their verdicts are sentences."""
-    return [
-        block
-        for name, one in report.sections.items()
-        for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
-    ]
-
-
 def verdict_blocks(report: Report) -> tuple[Sentence, ...]:
     """The verdict, those of sections, and the figures that they rest on."""
-    worth = report.drift.worth
+    worth, kinds = report.drift.worth, ReportSection.every()
     return (
         Sentence(worth.sentence, "verdict", worth.tone),
-        *(one for one in _section_blocks(report) if isinstance(one, Sentence)),
+        *(said for name, one in report.sections.items() for said in kinds[name].verdict(one)),
         *map(Sentence, worth.details),
     )
 

@@ -33,7 +33,6 @@ from cimtool.verification.bits import (
 from cimtool.verification.drift import DISTANCE, baseline_losses
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.headline import DriftRows, find_drift
-from cimtool.verification.larger import check_items, raw_products
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import (
@@ -44,6 +43,7 @@ from cimtool.verification.notes import (
     warnings_of,
 )
 from cimtool.verification.options import DriftOptions
+from cimtool.verification.ranked_data import check_items, raw_products
 from cimtool.verification.references import References
 from cimtool.verification.render import write_junit, write_report
 from cimtool.verification.report import (

@@ -15,7 +15,7 @@ from cimtool.base.named import Named
 from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.report.document import Block
+from cimtool.report.document import Block, Sentence
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.references import References
 
@@ -55,7 +55,12 @@ class ReportSection(Named):
     @classmethod
     @abstractmethod
     def blocks(cls, found: Any, bundle: str) -> Sequence[Block]:
-        """Return its verdicts, cards and sections; `bundle` is the name of what was verified."""
+        """Return its cards and sections; `bundle` is the name of what was verified."""
+
+    @classmethod
+    def verdict(cls, found: Any) -> Sequence[Sentence]:
+        """Return what it adds to the verdict; nothing unless a section says otherwise."""
+        return ()
 
     @classmethod
     @abstractmethod

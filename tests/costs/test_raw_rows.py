@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, estimate_bundle
-from cimtool.costs.raw_rows import raw_query, times_raw, verdict
+from cimtool.costs.raw_rows import TimesRaw, raw_query, times_raw, verdict
 from cimtool.costs.render import document, estimate_json
 
 BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"
@@ -60,6 +61,13 @@ def test_the_verdict_on_energy_leads() -> None:
     assert sampling.text.startswith("Monte Carlo with K=10 and stored samples takes ")
     told = sampling.text.split(" takes ")[1].split(" times ")[0]
     assert float(told.replace(",", "")) == pytest.approx(times, rel=0.05)
+
+
+def test_large_multiples_have_no_exponent() -> None:
+    sentence = TimesRaw(Change(1.234e6, 0.0456, 98.7), 7, lower_bound=False).sentence()
+    assert sentence.text == (
+        "Energy per query: 1,200,000 times (0.046 to 99) that of raw rows in int8 among 7 items."
+    )
 
 
 def test_without_a_gallery_or_with_rows_of_two_widths_there_is_nothing_to_compare() -> None:
