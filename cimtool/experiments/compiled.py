@@ -34,7 +34,6 @@ from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model, ModelCard
 from cimtool.passes.base import Job
-from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
@@ -265,7 +264,7 @@ class PointEvaluator:
         """The program of the last pass, as `compile` makes it."""
         job = Job(settings, self.text, self.video, note)
         _, calibrate, *rest = passes_for(settings)
-        key = score, calibration_key(settings)
+        key = score, settings.calibrator
         calibrated = self._calibrated.get(key)
         if calibrated is None:
             (stage,) = run_passes((calibrate,), self._fold(score, settings), job, silent)

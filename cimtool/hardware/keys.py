@@ -48,7 +48,7 @@ ConverterParameters = Annotated[
     Field(strict=False, description="a table of numbers and texts"),
 ]
 PairAxis = Literal["columns", "rows"]
-Calibrator = Literal["minmax", "percentile", "mse"]
+Calibrator = Literal["tails", "minmax", "percentile"]
 WeightRounding = Literal["nearest", "gptq"]
 ScoreMapping = Literal["digital", "in-memory", "hybrid"]
 
@@ -186,7 +186,7 @@ class Keys(TomlTable):
     accumulator_bits: AccumulatorBits = key(
         "Bits of the accumulator; every sum is proved to fit.", "accumulator.bits", default=32
     )
-    calibrator: Calibrator = key("Choice of ranges: minmax, percentile or mse.", default="minmax")
+    calibrator: Calibrator = key("Choice of ranges: tails, minmax or percentile.", default="tails")
     weight_rounding: WeightRounding = key(
         "Rounding of weights to integers: nearest or gptq.", default="nearest"
     )

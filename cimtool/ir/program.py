@@ -2,7 +2,7 @@
 
 `text` and `video` take embeddings to stored features; `score` takes both sides' features to
 logits for all pairs. A value is named after the node that makes it. A graph of real numbers may be
-calibrated: it then knows the ranges and errors of its values on calibration rows.
+calibrated: it then knows the ranges and tails of its values on calibration rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from cimtool.base.escapes import clean_name
 from cimtool.base.plugins import fault_of
 from cimtool.ir.arithmetic import Arrange, Clip, plus, scalar
 from cimtool.ir.op import Level, Op
+from cimtool.ir.tails import Tails
 from cimtool.ir.types import RangeError, Type, rows_of_item
-
-REACHES = np.arange(-10, 33) / 4
-"""Formats to try: log2 of a format's largest value over a channel's largest magnitude. Below 0 the
-format clips."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,36 +38,17 @@ class Range:
 
 
 @dataclass(frozen=True, eq=False)
-class StoringErrors:
-    """Mean square errors [steps, channels] of storing a value, at every step of REACHES."""
-
-    tops: FloatArray
-    errors: FloatArray
-
-    def at(self, largest: FloatArray) -> FloatArray:
-        """The errors [channels] if the largest code stands for `largest`, between steps."""
-        live = self.tops > 0
-        reach = np.log2(np.where(live, largest / np.where(live, self.tops, 1.0), 1.0))
-        place = np.clip((reach - REACHES[0]) / (REACHES[1] - REACHES[0]), 0, len(REACHES) - 1)
-        below = np.minimum(place.astype(np.int64), len(REACHES) - 2)
-        channels = np.arange(len(self.tops))
-        near, far = self.errors[below, channels], self.errors[below + 1, channels]
-        errors: FloatArray = near + (place - below) * (far - near)
-        return errors
-
-
-@dataclass(frozen=True, eq=False)
 class Calibration:
     """The calibration of one graph; empty if it was not calibrated.
 
     `ranges` and `mean_squares` are by value, `squared_norms` (of what rows are divided by) by the
-    node that normalises, `storing_errors` by value and the bits that it is stored in.
+    node that normalises. `tails` are of values that are stored, if ranges shall follow them.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     mean_squares: Mapping[str, FloatArray] = field(default_factory=dict)
     squared_norms: Mapping[str, Range] = field(default_factory=dict)
-    storing_errors: Mapping[tuple[str, int], StoringErrors] = field(default_factory=dict)
+    tails: Mapping[str, Tails] = field(default_factory=dict)
 
 
 UNCALIBRATED = Calibration()

@@ -1,13 +1,13 @@
 """Calibrate: the range of every value of the folded program on calibration rows.
 
-Rows run in blocks, of which only ranges, means of squares, the largest numbers and the first rows
-are kept. Ranges are computed in float64 and rounded outward to 10 significant bits, so that a build
+Rows run in blocks, of which only ranges, means of squares and the largest numbers are kept. Ranges
+are computed in float64 and rounded outward to 10 significant bits, so that a build
 does not depend on the last bits of a CPU's sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,20 +16,17 @@ from numpy.typing import ArrayLike
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import RowsError
 from cimtool.hardware.keys import Calibrator
-from cimtool.hardware.settings import Settings
-from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.format import integer_limits
+from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.op import Level
 from cimtool.ir.program import (
-    REACHES,
     Calibration,
     Graph,
     Program,
     Range,
-    StoringErrors,
     score_inputs,
 )
 from cimtool.ir.source import Normalization
+from cimtool.ir.tails import Tails, tails_of
 from cimtool.ir.types import numbers_of_item
 from cimtool.passes.base import RIGHT_ROWS, Job, Pass
 from cimtool.simulation.simulator import Features, Runner, Simulator
@@ -37,15 +34,6 @@ from cimtool.simulation.simulator import Features, Runner, Simulator
 SIGNIFICANT_BITS = 10
 SMALLEST_EXPONENT = -1074
 """float64 holds multiples of 2 to this."""
-
-INPUT_MARGIN = 1.25
-"""Inputs may leave their calibrated range by a quarter, as ed and vd may, before they are clipped.
-
-A few hundred rows do not show a channel's largest value. On real embeddings clipping what unseen
-rows add cost more than finer steps gained. Where clipping is weighed, inputs are taken to be larger
-by as much.
-"""
-
 
 LEAST_REACH = 2.0**-240
 """The least that a layer's largest number may be: the fourth power of mu is a normal number."""
@@ -59,7 +47,7 @@ class CalibratePass(Pass):
     first layer whose numbers have no fourth power in float64 there.
     """
 
-    calibrator: Calibrator = "minmax"
+    calibrator: Calibrator = "tails"
 
     name = "calibrated"
     doing = "calibrating ranges"
@@ -76,7 +64,7 @@ class CalibratePass(Pass):
             seen = observe(graph, job.rows(graph.name), self.calibrator)
             _require_finite(graph, seen.values)
             _require_reach(graph, seen.values)
-            calibration = _calibration(graph, seen, self.calibrator, job.settings)
+            calibration = _calibration(graph, seen, self.calibrator)
             graphs.append(replace(graph, calibration=calibration))
             features.append(seen.outputs)
         text, video = graphs
@@ -119,9 +107,7 @@ def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[s
     return {name: _range(span[:, 0].min(), span[:, 1].max()) for name, span in spans.items()}
 
 
-def _calibration(
-    graph: Graph, seen: Observed, calibrator: Calibrator, settings: Settings
-) -> Calibration:
+def _calibration(graph: Graph, seen: Observed, calibrator: Calibrator) -> Calibration:
     """The calibration of a projector from the observed values."""
     ranges = {name: _range(value.lo, value.hi) for name, value in seen.values.items()}
     if calibrator == "percentile":
@@ -132,18 +118,14 @@ def _calibration(
             name: significant(value.mean_squares, np.ceil) for name, value in seen.values.items()
         },
         squared_norms={name: _range(*ends) for name, ends in seen.norms.items()},
-        storing_errors=(
-            _storing_errors(graph, seen.values, ranges, settings) if calibrator == "mse" else {}
-        ),
+        tails={name: _tails(value) for name, value in seen.values.items() if value.tops.size},
     )
 
 
-def calibration_key(settings: Settings) -> Hashable:
-    """The settings that decide the calibration: equal keys calibrate alike."""
-    if settings.calibrator != "mse":
-        return settings.calibrator
-    own = tuple((layer.pattern, layer.given().get("activation_bits")) for layer in settings.layers)
-    return (settings.calibrator, settings.input_bits, settings.activation_bits, own)
+def _tails(seen: Observation) -> Tails:
+    found = tails_of(seen.tops, seen.count)
+    threshold, excess = (significant(x, np.ceil) for x in (found.threshold, found.excess))
+    return Tails(found.share, threshold, excess)
 
 
 def _range(lo: Array, hi: Array) -> Range:
@@ -172,45 +154,18 @@ def _narrowed(
     return narrowed
 
 
-def _storing_errors(
-    graph: Graph, seen: Mapping[str, Observation], ranges: Mapping[str, Range], settings: Settings
-) -> dict[tuple[str, int], StoringErrors]:
-    """Errors of storing each layer's input in that layer's bits."""
-    errors: dict[tuple[str, int], StoringErrors] = {}
-    for layer in graph.operations(Mvm):
-        (name,) = graph.by_name[layer].inputs
-        own = settings.of_layer(f"{graph.name}.{layer}")
-        outside = name in graph.embeddings
-        bits = own.input_bits if outside else own.activation_bits
-        if (name, bits) not in errors:
-            margin = INPUT_MARGIN if outside else 1.0
-            errors[name, bits] = _measured_errors(margin * seen[name].first, ranges[name], bits)
-    return errors
-
-
-def _measured_errors(value: Array, seen: Range, bits: int) -> StoringErrors:
-    """Errors of rounding and clipping a value [n, channels] at each of REACHES."""
-    _, largest = integer_limits(bits, bool(seen.lo.min() < 0))
-    errors = []
-    for reach in REACHES:
-        step = np.where(seen.top > 0, seen.top, 1.0) * 2.0**reach / largest
-        codes = np.clip(np.rint(value / step), -largest, largest)
-        errors.append(np.square(codes * step - value).mean(axis=0))
-    return StoringErrors(seen.top, significant(np.array(errors), np.ceil))
-
-
 PERCENTILE = 99.99
 
-ERROR_ROWS = 512
-"""Calibration rows on which errors of storing a value are measured."""
+TAIL_ROWS = 64
+"""The largest numbers of a channel, which tell its tail."""
 
 
 @dataclass(frozen=True)
 class Observation:
     """A value [n, channels] on some rows: the ends [channels] and the sum of squares.
 
-    Two parts are kept: `largest`, the largest magnitudes of single numbers in ascending order, and
-    `first`, the first rows.
+    Two parts are kept: `largest`, the largest magnitudes of all single numbers in ascending order,
+    and `tops` [k, channels], those of each channel.
     """
 
     lo: Array
@@ -218,7 +173,7 @@ class Observation:
     squares: Array
     count: int
     largest: Array
-    first: Array
+    tops: Array
 
     @property
     def mean_squares(self) -> Array:
@@ -247,11 +202,11 @@ def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
         for name in read:
             numbers = len(rows) * numbers_of_item(graph.types[name].shape)
             largest[name] = numbers - int(_place(numbers))
-    first = dict.fromkeys(read, ERROR_ROWS) if calibrator == "mse" else {}
+    tailed = {*read, *_means(graph)} if calibrator == "tails" else set()
 
     def seen(values: dict[str, Array]) -> Observed:
         kept = {
-            name: _seen(value, largest.get(name, 0), first.get(name, 0))
+            name: _seen(value, largest.get(name, 0), TAIL_ROWS * (name in tailed))
             for name, value in values.items()
         }
         squares = {
@@ -266,7 +221,7 @@ def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
     blocks = Runner(graph).over_blocks(rows, names, seen)
     return Observed(
         {
-            name: _joined([b.values[name] for b in blocks], largest.get(name, 0), first.get(name))
+            name: _joined([block.values[name] for block in blocks], largest.get(name, 0))
             for name in names
         },
         {name: _ends([block.norms[name] for block in blocks]) for name in blocks[0].norms},
@@ -278,6 +233,13 @@ def layer_inputs(graph: Graph) -> tuple[str, ...]:
     """The values that layers read, in the order of the layers."""
     layers = graph.operations(Mvm)
     return tuple(dict.fromkeys(graph.by_name[layer].inputs[0] for layer in layers))
+
+
+def _means(graph: Graph) -> Iterator[str]:
+    """The means that an item stores."""
+    for name, op in graph.operations(Store).items():
+        if op.role == "mu":
+            yield graph.by_name[name].inputs[0]
 
 
 def percentile(seen: Observation, numbers: int) -> float:
@@ -292,24 +254,33 @@ def _place(numbers: int) -> float:
     return (numbers - 1) * (PERCENTILE / 100)
 
 
-def _seen(value: Array, largest: int, first: int) -> Observation:
+def _seen(value: Array, largest: int, tops: int) -> Observation:
     size = np.abs(value).ravel() if largest else np.empty(0)
     if largest < len(size):
         size = np.partition(size, len(size) - largest)[-largest:]
     ends = value.min(axis=0), value.max(axis=0)
     squares = np.square(value).sum(axis=0)
-    return Observation(*ends, squares, len(value), size, value[:first].copy())
+    of_channels = _largest(np.abs(value), tops) if tops else value[:0]
+    return Observation(*ends, squares, len(value), size, of_channels)
 
 
-def _joined(blocks: Sequence[Observation], largest: int, first: int | None) -> Observation:
+def _largest(size: Array, count: int) -> Array:
+    """The largest magnitudes [count, channels] of each channel, in any order."""
+    if len(size) <= count:
+        return size
+    return np.partition(size, len(size) - count, axis=0)[len(size) - count :]
+
+
+def _joined(blocks: Sequence[Observation], largest: int) -> Observation:
     """One observation of the rows of all blocks."""
     size = np.sort(np.concatenate([block.largest for block in blocks]))
+    tops = np.concatenate([block.tops for block in blocks])
     return Observation(
         *_ends([(block.lo, block.hi) for block in blocks]),
         np.sum([block.squares for block in blocks], axis=0),
         sum(block.count for block in blocks),
         size[len(size) - largest :],
-        np.concatenate([block.first for block in blocks])[:first],
+        _largest(tops, TAIL_ROWS),
     )
 
 

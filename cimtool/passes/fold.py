@@ -1,8 +1,9 @@
-"""Fold: batch normalisation goes into the layer before it; the common mean of mu, into the bias
+"""Fold: batch normalisation goes into the layer before it; the common centre of mu, into the bias
 of the layer that makes mu.
 
-Distances depend on differences of mu only, so one vector may be taken from both sides; the mean
-over calibration rows makes ed far less noisy if the means share an offset. A cosine does not.
+Distances depend on differences of mu only, so one vector may be taken from both sides. The middle
+between the ends over calibration rows needs the fewest levels, which all dimensions share. A cosine
+does not allow it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cimtool.passes.base import Job, Pass, require_room
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
-"""Bits of its largest entry to which the common mean is rounded, the same on every CPU."""
+"""Bits of its largest entry to which the common centre is rounded, the same on every CPU."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class FoldPass(Pass):
     """
 
     name = "folded"
-    doing = "folding batch normalisation and the common mean"
+    doing = "folding batch normalisation and the common centre"
     requires = Level.TRAINED
     leaves = Level.FLOAT
 
@@ -46,8 +47,10 @@ class FoldPass(Pass):
         centre = None
         if all(isinstance(op, DistanceScore | PolynomialScore) for op in scores):
             simulator = Simulator(program)
-            means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-            centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
+            mu = [simulator.encode(m, job.rows(m))["mu"] for m in MODALITIES]
+            lo = np.min([one.min(axis=0) for one in mu], axis=0)
+            hi = np.max([one.max(axis=0) for one in mu], axis=0)
+            centre = round_to_bits((lo + hi) / 2, CENTRE_BITS)
         return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre)))
 
 

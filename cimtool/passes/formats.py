@@ -11,37 +11,26 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import CimError, RowsError
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, with_fewer_bits
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph, Node
+from cimtool.ir.tails import Tails
 from cimtool.ir.types import Type, exact_bounds
 from cimtool.passes.base import Job
-from cimtool.passes.calibrate import INPUT_MARGIN, significant
+from cimtool.passes.calibrate import significant
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
 
-EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
+EQUALISE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of a channel's range to try in its scale, the rest going into the weights."""
 
-CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(17))
-INPUT_SHARES = (1.0, 0.5, 0.25)
-"""Shares of the range to try in a format, if errors were measured."""
-
-COARSE_LEVELS = 127
-"""Largest weight integer at which equalisation may ignore clipping: rounding errs more.
-
-With finer weights equalisation alone would fit every channel to its calibrated range, which unseen
-rows leave. Of inputs, the expected clipping is then counted. Hidden values have no INPUT_MARGIN:
-their channels are equalised as if the weights had these levels.
-"""
-
-FEATURE_MARGIN = 1.125
-"""Mu may leave its range by an eighth: its one scale covers the widest of all dimensions."""
+CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(25))
+"""Shares of the range to try in a scale that channels share, where tails tell what is clipped."""
 
 SCALE_BITS = 10
 """Significant bits of the scale of mu: its fourth power is exact, so units divide."""
@@ -86,14 +75,18 @@ def shared_scales(graphs: tuple[Graph, Graph], settings: Settings) -> dict[str, 
     """
     tops = {"mu": 0.0, "s": 0.0, "s_self": 0.0}
     bits = {role: settings.stored_bits(role) for role in tops}
+    tails: list[Tails] = []
     for graph in graphs:
         for name, op in graph.operations(Store).items():
             if op.role in tops:
-                top = float(magnitude(graph.types[graph.by_name[name].inputs[0]]).max())
+                (source,) = graph.by_name[name].inputs
+                top = float(magnitude(graph.types[source]).max())
                 tops[op.role] = max(tops[op.role], top)
                 bits[op.role] = op.bits or bits[op.role]
-    widest = FEATURE_MARGIN * tops["mu"]
-    mu = float(covering(widest, bits["mu"], True, False).scale)
+                if op.role == "mu" and source in graph.calibration.tails:
+                    tails.append(graph.calibration.tails[source])
+    _, largest = integer_limits(bits["mu"], True)
+    mu = float(covering(_limit_of_all(tails, largest) or tops["mu"], bits["mu"], True, False).scale)
     scales = {"mu": float(significant(mu, np.ceil, SCALE_BITS))}
     square = scales["mu"] ** 2
     for role in ("s", "s_self"):
@@ -102,76 +95,59 @@ def shared_scales(graphs: tuple[Graph, Graph], settings: Settings) -> dict[str, 
     return scales
 
 
+def _limit_of_all(tails: Sequence[Tails], largest: int) -> float:
+    """The limit of least expected error in one scale for all channels; 0 if nothing is known."""
+    top = max((float(one.limits(largest).max()) for one in tails), default=0.0)
+    channels = sum(one.excess.size for one in tails)
+
+    def error(limit: float) -> float:
+        clipped = sum(float(one.clipped(np.asarray(limit)).sum()) for one in tails)
+        return channels * (limit / largest) ** 2 / 12 + clipped
+
+    return min((share * top for share in CLIP_SHARES), key=error)
+
+
 def layer_input_format(
     graph: Graph, node_name: str, store: Store, job: Job, equalise: bool
 ) -> Format:
-    """Format of a value that layers read: one scale, times a power of two a channel if equalised.
+    """Format of a value that layers read: one scale, or one a channel if equalised.
 
     Among the candidates the one whose expected noise at the readers' outputs is least. It comes
-    from rounding the value and each reader's weights, and with fine weights from clipping inputs.
+    from rounding each reader's weights, and from rounding and clipping the value.
     """
     known, source = graph.types[node_name], graph.by_name[node_name].inputs[0]
-    calibrated = np.array(magnitude(known), ndmin=1)
-    power_of_two = store.role == "input"
-    top = INPUT_MARGIN * calibrated if power_of_two else calibrated
-
-    def scaled(exponent: Array) -> Format:
-        """The format that covers all channels with scales 2^exponent apart."""
-        balanced = float((top / np.ldexp(1.0, exponent)).max())
-        fmt = covering(balanced, store.bits, known.signed, power_of_two)
-        return replace(fmt, scale=fmt.scale * np.ldexp(1.0, exponent))
-
+    lo, hi = integer_limits(store.bits, known.signed)
+    top = np.array(magnitude(known), ndmin=1)
+    tails = graph.calibration.tails.get(source)
+    limits = top if tails is None else tails.limits(hi)
     users = [node for node in graph.nodes if node_name in node.inputs]
-    measured = graph.calibration.storing_errors.get((source, store.bits))
     readers = []
     for node in users:
         if isinstance(node.op, Mvm):
             bits = job.settings.of_layer(graph.layer(node)).weight_bits
             readers.append((node.op.weight, integer_limits(bits, True)[1]))
-    fine = measured is None and any(levels > COARSE_LEVELS for _, levels in readers)
-    if fine and not power_of_two:
-        readers = [(weight, min(levels, COARSE_LEVELS)) for weight, levels in readers]
-    candidates = [scaled(np.zeros(top.shape, np.int64))]
-    if not readers or top.size == 1 or not (equalise or measured):
-        return candidates[0]
+    relatives = [np.ones(top.shape)]
+    if readers and equalise and top.size > 1:
+        relatives += _equalising(limits, [weight for weight, _ in readers])
+    if len(readers) < len(users):  # sums and products count in units that shifts bring together
+        relatives = [np.exp2(np.round(np.log2(one))) for one in relatives]
     mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
-    if equalise:
-        exponents = _equalising_exponents(top, [weight for weight, _ in readers])
-        if power_of_two:
-            exponents += _covering_exponents(top, candidates[0].hi)
-        candidates += map(scaled, exponents)
     # A value that is carried past the layers, into a residual sum, brings its error there as it is.
     gains = np.full(top.shape, float(len(users) > len(readers)))
     for weight, _ in readers:
         gains += np.square(weight).sum(axis=1)
-    shares = (1.0,)
-    if measured is not None:
-        shares = INPUT_SHARES if power_of_two else CLIP_SHARES
     noise = []
-    for candidate in candidates:
-        weights = _weight_noise(candidate, mean_square, readers)  # the same for every share
-        for share in shares:
-            fmt = replace(candidate, scale=candidate.scale * share)
+    for relative in relatives:
+        covered = float((limits / relative).max()) or 1.0
+        for share in (1.0,) if tails is None else CLIP_SHARES:
+            unit = significant(covered * share / hi, np.ceil)
+            fmt = Format(lo, hi, significant(unit * relative, np.ceil))
             errors = np.square(fmt.scale) / 12
-            if measured is not None:
-                errors = measured.at(fmt.scale * fmt.hi)
-            elif fine and power_of_two:
-                rows = len(job.rows(graph.name))
-                errors += expected_clipping(calibrated, fmt.scale * fmt.hi, rows)
-            noise.append((weights + float((gains * errors).sum()), fmt))
+            if tails is not None:
+                errors = errors + tails.clipped(fmt.scale * hi)
+            own = float((gains * errors).sum())
+            noise.append((_weight_noise(fmt, mean_square, readers) + own, fmt))
     return min(noise, key=lambda pair: pair[0])[1]
-
-
-def expected_clipping(calibrated: FloatArray, limit: FloatArray, rows: int) -> FloatArray:
-    """Expected squared error a channel of an unseen row that is clipped to +-`limit`.
-
-    `calibrated` is the largest magnitude of `rows` rows. An unseen row exceeds it with probability
-    1 / (rows + 1). We assume an exponential tail: `P(|x| > l) = (rows + 1)^(-l / calibrated)`.
-    """
-    top = np.where(calibrated > 0, calibrated, 1.0)
-    tail = top / np.log1p(rows)
-    found = 2 * np.square(tail) * np.power(rows + 1.0, -limit / top)
-    return np.where(calibrated > 0, found, 0.0)
 
 
 def _weight_noise(
@@ -188,33 +164,23 @@ def _weight_noise(
     return total
 
 
-def _equalising_exponents(top: FloatArray, weights: Sequence[FloatArray]) -> list[Array]:
-    """Powers of two a channel that balance ranges against weights, from little to full."""
-    strength = np.zeros(top.shape)
+def _equalising(limits: FloatArray, weights: Sequence[FloatArray]) -> list[FloatArray]:
+    """Scales a channel, at most 1, that balance ranges against weights, from little to full."""
+    strength = np.zeros(limits.shape)
     for weight in weights:
         column = np.abs(weight).max(axis=0)
         relative = np.abs(weight) / np.where(column > 0, column, 1.0)
         strength = np.maximum(strength, relative.max(axis=1))
-    live = (top > 0) & (strength > 0)
+    live = (limits > 0) & (strength > 0)
     if not live.any():
         return []
-    ranges, strengths = (np.log2(np.where(live, x, 1.0)) for x in (top, strength))
+    ranges, strengths = (np.log2(np.where(live, x, 1.0)) for x in (limits, strength))
     found = []
     for share in EQUALISE_SHARES:
         balance = share * ranges - (1 - share) * strengths
-        balance = np.floor(balance - balance[live].max() + 0.5)
-        found.append(np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64))
+        balance = np.maximum(balance - balance[live].max(), -EQUALISE_LIMIT)
+        found.append(significant(np.exp2(np.where(live, balance, 0.0)), np.ceil))
     return found
-
-
-def _covering_exponents(top: FloatArray, largest: int) -> list[Array]:
-    """The finest powers of two a channel that cover it, and none below a share of the coarsest."""
-    live = top > 0
-    if not live.any():
-        return []
-    needed = np.ceil(np.log2(np.where(live, top, 1.0) / largest))
-    needed = np.where(live, needed - needed[live].max(), 0).astype(np.int64)
-    return [np.maximum(needed, -limit) for limit in range(1, EQUALISE_LIMIT + 1)]
 
 
 def feature_format(store: Store, settings: Settings, scales: Mapping[str, float]) -> Format:
