@@ -396,7 +396,11 @@ class BitSolver:
             constraints.append(LinearConstraint(goal[None], -np.inf, most / unit))
             goal = shares.mean(axis=1)
         whole = np.ones(len(names))
-        found = milp(goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints)
+        # With its presolve HiGHS may print a line of its own.
+        found = milp(
+            goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints,
+            options={"presolve": False},
+        )  # fmt: skip
         if found.x is None:
             return None
         bits = dict(near.bits)

@@ -75,5 +75,6 @@ def cell_digits(stored: StoredWeights, rows: slice) -> Array:
     elif code.paired:
         cells = np.stack([np.maximum(digits, 0), np.maximum(-digits, 0)], axis=3)
     else:
-        cells = digits[..., None] + code.baseline & code.cell_maximum
+        wide = np.add(digits[..., None], code.baseline, dtype=np.int64)
+        cells = wide & code.cell_maximum
     return cells.astype(np.uint8)

@@ -123,7 +123,8 @@ def _calibration(graph: Graph, seen: Observed, calibrator: Calibrator) -> Calibr
 
 
 def _tails(seen: Observation) -> Tails:
-    found = tails_of(seen.tops, seen.count)
+    most = max(int(TAIL_SHARE * seen.count), LEAST_OF_TAIL)
+    found = tails_of(_largest(seen.tops, most), seen.count)
     threshold, excess = (significant(x, np.ceil) for x in (found.threshold, found.excess))
     return Tails(found.share, threshold, excess)
 
@@ -156,8 +157,8 @@ def _narrowed(
 
 PERCENTILE = 99.99
 
-TAIL_ROWS = 64
-"""The largest numbers of a channel, which tell its tail."""
+MOST_OF_TAIL, LEAST_OF_TAIL, TAIL_SHARE = 64, 8, 0.25
+"""The largest numbers of a channel tell its tail: a share of all, and at most and least so many."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
 
     def seen(values: dict[str, Array]) -> Observed:
         kept = {
-            name: _seen(value, largest.get(name, 0), TAIL_ROWS * (name in tailed))
+            name: _seen(value, largest.get(name, 0), MOST_OF_TAIL * (name in tailed))
             for name, value in values.items()
         }
         squares = {
@@ -280,7 +281,7 @@ def _joined(blocks: Sequence[Observation], largest: int) -> Observation:
         np.sum([block.squares for block in blocks], axis=0),
         sum(block.count for block in blocks),
         size[len(size) - largest :],
-        _largest(tops, TAIL_ROWS),
+        _largest(tops, MOST_OF_TAIL),
     )
 
 

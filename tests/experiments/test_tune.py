@@ -238,14 +238,14 @@ def test_a_half_of_hardly_any_queries_is_refused(
 
 def test_the_file_keeps_what_was_given_and_ends_with_the_layers() -> None:
     given = {
-        "calibrator": "mse",
+        "calibrator": "percentile",
         "layers": {"text.fc1": {"adc_bits": 6}, "text.*": {"adc_bits": 7}},
     }
     text = toml_text(with_layers(given, {"text.fc1": {"weight_bits": 5, "activation_bits": 8}}))
     read = tomllib.loads(text)
     assert list(read["layers"]) == ["text.*", "text.fc1"]
     assert read["layers"]["text.fc1"] == {"adc_bits": 6, "weight_bits": 5, "activation_bits": 8}
-    assert read["calibrator"] == "mse"
+    assert read["calibrator"] == "percentile"
 
 
 def test_a_budget_of_recall_on_items_without_labels_is_refused(

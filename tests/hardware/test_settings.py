@@ -40,7 +40,7 @@ def test_a_target_alone_decides_everything(name: str) -> None:
     assert settings.cells_per_weight == target.array.cells_per_weight
     assert settings.adc_bits == target.keys.adc_bits
     assert (settings.calibrator, settings.equalise, settings.bias_correction) == (
-        "minmax",
+        "tails",
         True,
         True,
     )
@@ -119,7 +119,7 @@ def test_the_order_of_layers_survives_a_manifest_with_sorted_keys(tmp_path: Path
             "encoding": st.sampled_from(["offset", "offset-flip", "differential"]),
             "input_encoding": st.sampled_from(["twos-complement", "offset", "bipolar"]),
             "rounding": st.sampled_from(["half-up", "half-even", "floor"]),
-            "calibrator": st.sampled_from(["minmax", "percentile", "mse"]),
+            "calibrator": st.sampled_from(["tails", "minmax", "percentile"]),
             "equalise": st.booleans(),
             "array": st.sampled_from(["1x32", "256x256"]),
         },
@@ -144,7 +144,7 @@ def test_every_allowed_choice_is_kept_and_survives_json(flags: dict[str, object]
         ('adc_bits = "none"', 'adc_bits = "none": must be an integer from 1 to 16 or "lossless"'),
         ('array = "128"', 'array = "128": must be ROWSxCOLUMNS of physical cells'),
         ('array = "0x128"', 'array = "0x128": must be ROWSxCOLUMNS of physical cells'),
-        ('calibrator = "max"', 'calibrator = "max": must be "minmax" | "percentile" | "mse"'),
+        ('calibrator = "max"', 'calibrator = "max": must be "tails" | "minmax" | "percentile"'),
         ("equalise = 1", "equalise = 1: must be true or false"),
         ("layers = 3", "layers = 3: must be a table"),
         ('[layers]\n"video.mu" = 4', 'layers."video.mu" = 4: must be a table'),

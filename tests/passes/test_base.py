@@ -105,9 +105,9 @@ def test_rows_of_large_items_are_computed_in_smaller_blocks() -> None:
     [
         {"calibrator": "minmax"},
         {"calibrator": "percentile", "target": "isaac-rram-128"},
-        {"calibrator": "mse", "weight_rounding": "gptq"},
+        {"calibrator": "tails", "weight_rounding": "gptq"},
     ],
-    ids=["minmax", "percentile", "mse"],
+    ids=["minmax", "percentile", "tails"],
 )
 def test_blocks_of_rows_change_no_build(
     models: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, flags: dict[str, object]

@@ -12,8 +12,8 @@ from small_models import passed
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import REACHES, Program
-from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, significant
+from cimtool.ir.program import Program
+from cimtool.passes.calibrate import LEAST_OF_TAIL, MOST_OF_TAIL, significant
 from cimtool.simulation.simulator import Simulator
 
 
@@ -114,40 +114,29 @@ def test_a_channel_beyond_the_percentile_has_a_range_in_order(models: SimpleName
             assert np.all(seen.lo <= seen.hi), name
 
 
-def test_mse_measures_what_each_layer_input_errs_in_its_own_bits(models: SimpleNamespace) -> None:
-    made = calibrated(
-        models, models.small, models.data, calibrator="mse", activation_bits=5, input_bits=7
-    )
-    rows = models.data[0].astype(np.float32).astype(np.float64)
-    for name, bits, signed in (("x", 7, True), ("relu1", 5, False)):
-        seen = made.text.calibration.ranges[name]
-        found = made.text.calibration.storing_errors[name, bits].errors[6]
-        value = (
-            INPUT_MARGIN * rows
-            if name == "x"
-            else Simulator(made).values("text", rows, [name])[name]
-        )
-        largest = 2 ** (bits - signed) - 1
-        top = np.maximum(-seen.lo, seen.hi)
-        step = np.where(top > 0, top, 1.0) * 2.0 ** REACHES[6] / largest
-        codes = np.clip(np.rint(value / step), -largest, largest)
-        errors = np.square(codes * step - value).mean(axis=0)
-        assert (found >= errors * (1 - 1e-9)).all()
-        assert (found <= errors * (1 + 2.0**-9)).all()
-    assert ("mu", 5) not in made.text.calibration.storing_errors
+@pytest.mark.parametrize(
+    ("rows", "kept"), [(5, 5), (20, LEAST_OF_TAIL), (48, 12), (1000, MOST_OF_TAIL)]
+)
+def test_tails_are_those_of_the_largest_numbers_of_a_channel(
+    models: SimpleNamespace, rows: int, kept: int
+) -> None:
+    data = np.random.default_rng(3).normal(size=(2, rows, models.data.shape[2]))
+    made = calibrated(models, models.small, data)
+    values = Simulator(made).values("text", data[0].astype(np.float32), ["relu1", "mu", "logvar"])
+    tails = made.text.calibration.tails
+    assert set(tails) == {"x", "relu1", "relu2", "mu"}
+    for name in ("relu1", "mu"):
+        found, largest = tails[name], np.sort(np.abs(values[name]), axis=0)[-kept:]
+        assert found.share == kept / rows
+        excess = (largest - largest[0])[1:].mean(axis=0)
+        for seen, wanted in ((found.threshold, largest[0]), (found.excess, excess)):
+            assert np.all((seen >= wanted * (1 - 1e-12)) & (seen <= wanted * (1 + 2.0**-9))), name
 
 
-def test_what_decides_the_ranges(models: SimpleNamespace) -> None:
-    def key(**flags: object) -> object:
-        return calibration_key(models.job(*models.data, **flags).settings)
-
-    assert key(activation_bits=4) == key(activation_bits=8)
-    assert key(calibrator="percentile") != key()
-    mse = key(calibrator="mse", activation_bits=4)
-    assert mse != key(calibrator="mse", activation_bits=8)
-    assert mse == key(calibrator="mse", activation_bits=4, weight_bits=4)
-    own = {"text.fc2": {"activation_bits": 6}}
-    assert mse != key(calibrator="mse", activation_bits=4, layers=own)
+def test_only_the_calibrator_of_tails_keeps_them(models: SimpleNamespace) -> None:
+    for name in ("minmax", "percentile"):
+        made = calibrated(models, models.small, models.data, calibrator=name)
+        assert not made.text.calibration.tails
 
 
 def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:

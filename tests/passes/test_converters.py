@@ -97,7 +97,7 @@ def test_lossless_targets_keep_every_bit(models: SimpleNamespace, target: str) -
 
 
 def test_fewer_bits_get_steps_and_corrected_means(models: SimpleNamespace) -> None:
-    job = models.job(*models.data, target="isaac-rram-128", adc_bits=3)
+    job = models.job(*models.data, target="hermes-pcm-14nm", adc_bits=4)
     tiled, fitted = stages(models.small, job)
     assert not all(op.exact for op in layers(fitted.text).values())
     wanted, found = (layer_means(p.text, job.text) for p in (tiled, fitted))
@@ -105,7 +105,7 @@ def test_fewer_bits_get_steps_and_corrected_means(models: SimpleNamespace) -> No
         unit = tiled.text.types[name].unit
         assert (np.abs(mean - wanted[name]) <= 0.51 * unit).all(), name
     a, b = (Simulator(p).scores(job.text, job.video) for p in (tiled, fitted))
-    assert 0 < np.sqrt(np.square(a - b).mean()) < a.std()
+    assert 0 < np.sqrt(np.square(a - b).mean()) < a.std() / 2
 
 
 def test_more_converter_bits_cost_less(models: SimpleNamespace) -> None:

@@ -14,14 +14,13 @@ from cimtool.hardware.settings import LayerSettings, resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store, plus
 from cimtool.ir.format import integer_limits, round_half_up
-from cimtool.ir.program import REACHES, Builder, Calibration, Graph, StoringErrors
+from cimtool.ir.program import Builder, Calibration, Graph
+from cimtool.ir.tails import Tails
 from cimtool.ir.types import real
 from cimtool.passes.base import Job
 from cimtool.passes.formats import (
-    COARSE_LEVELS,
     Format,
     covering,
-    expected_clipping,
     layer_input_format,
     next_power_of_two,
     shared_scales,
@@ -84,22 +83,30 @@ def input_format(residual: bool, equalise: bool = True) -> Format:
     return layer_input_format(layer(residual), "x.stored", STORED, job(), equalise)
 
 
-def profiled_format(weight_bits: int, error_of_clipping: float) -> Format:
-    """The format of the layer's input where these errors were seen at each of REACHES."""
-    steps = TOPS * 2.0 ** REACHES[:, None] / 127
-    clipped = REACHES[:, None] < 0
-    seen = StoringErrors(TOPS, steps**2 / 12 + clipped * error_of_clipping)
-    calibration = Calibration(mean_squares={"x": TOPS**2 / 3}, storing_errors={("x", 8): seen})
-    graph = replace(layer(False), calibration=calibration)
-    return layer_input_format(graph, "x.stored", STORED, job(weight_bits), equalise=True)
+def with_tails(graph: Graph, excess: float = 0.1) -> Graph:
+    """A graph of whose input a tenth of the numbers lies above 0.8 of the largest."""
+    top = graph.types["x"].real_bounds()[1]
+    tails = Tails(0.1, 0.8 * top, excess * top)
+    calibration = Calibration(mean_squares={"x": top**2 / 3}, tails={"x": tails})
+    return replace(graph, calibration=calibration)
+
+
+def tailed_format(weight_bits: int, excess: float, equalise: bool = True) -> Format:
+    graph = with_tails(layer(False), excess)
+    return layer_input_format(graph, "x.stored", STORED, job(weight_bits), equalise)
 
 
 @pytest.mark.parametrize("equalise", [False, True])
-def test_inputs_may_leave_their_calibrated_range_by_a_quarter(equalise: bool) -> None:
-    fmt = input_format(True, equalise)
-    assert np.all(fmt.hi * fmt.scale >= 1.25 * TOPS)
-    assert np.all(np.frexp(fmt.scale)[0] == 0.5)
-    assert float(np.max(fmt.scale)) == 2.0**-6
+def test_without_tails_a_format_covers_what_was_seen_and_no_more(equalise: bool) -> None:
+    fmt = input_format(False, equalise)
+    assert np.all(fmt.hi * fmt.scale >= TOPS)
+    assert fmt.hi * fmt.scale[0] <= TOPS[0] * (1 + 2.0**-8)
+
+
+def test_a_value_that_is_added_has_scales_that_shifts_bring_together() -> None:
+    fmt = input_format(True)
+    assert np.all(np.frexp(fmt.scale / fmt.scale[0])[0] == 0.5)
+    assert len(set(fmt.scale)) == 2
 
 
 def test_a_value_that_goes_past_its_layers_is_kept_finely() -> None:
@@ -107,14 +114,29 @@ def test_a_value_that_goes_past_its_layers_is_kept_finely() -> None:
     assert scales[1][1] < scales[0][1]
 
 
-def test_what_clipping_errs_decides_how_much_is_clipped() -> None:
-    narrow, wide = (profiled_format(8, error) for error in (0.0, 1.0))
-    assert narrow.hi * narrow.scale[0] < 1.0
-    assert wide.hi * wide.scale[0] >= 1.0
+def test_a_longer_tail_takes_a_wider_range() -> None:
+    short, long = (tailed_format(8, excess) for excess in (0.01, 0.2))
+    assert short.hi * short.scale[0] < TOPS[0] < 1.5 * TOPS[0] < long.hi * long.scale[0]
+
+
+def test_one_scale_for_all_channels_clips_the_widest_where_others_gain() -> None:
+    """With 31 narrow channels that matter as much, the wide one's tail is cut."""
+    tops = np.full(WIDTH, 1 / 16)
+    tops[0] = 1.0
+    builder = Builder("text", {"x": real(("n", WIDTH), -tops, tops)})
+    x = builder.add("x.stored", Store("input", 3), "x")
+    weight = np.eye(WIDTH) / (tops + 0.01)[:, None]
+    graph = builder.graph({"y": builder.add("fc", Mvm(weight, np.zeros(WIDTH)), x)})
+    store = Store("input", 3)
+    seen, tailed = (
+        layer_input_format(one, "x.stored", store, job(), equalise=False)
+        for one in (graph, with_tails(graph))
+    )
+    assert float(tailed.scale[0]) < float(seen.scale[0])
 
 
 def test_weights_of_few_bits_decide_how_far_channels_are_equalised() -> None:
-    spread = [fmt.scale[0] / fmt.scale[1] for fmt in (profiled_format(b, 1.0) for b in (2, 16))]
+    spread = [fmt.scale[0] / fmt.scale[1] for fmt in (tailed_format(b, 0.1) for b in (2, 16))]
     assert spread[0] != spread[1]
 
 
@@ -128,7 +150,8 @@ def spread_layer(exponents: list[float], role: str, bits: int) -> tuple[Graph, S
     builder = Builder("text", {"x": real(("n", WIDTH), -tops, tops)})
     x = builder.add("x.stored", store, "x")
     weight = np.random.default_rng(0).normal(size=(WIDTH, 8))
-    return builder.graph({"y": builder.add("fc", Mvm(weight, np.zeros(8)), x)}), store
+    graph = builder.graph({"y": builder.add("fc", Mvm(weight, np.zeros(8)), x)})
+    return with_tails(graph), store
 
 
 def rounding_error(graph: Graph, fmt: Format, weight_bits: int) -> float:
@@ -144,18 +167,14 @@ def rounding_error(graph: Graph, fmt: Format, weight_bits: int) -> float:
     return float(np.square((codes @ levels) * unit - rows @ weight).mean())
 
 
-def expected_noise(graph: Graph, fmt: Format, role: str, weight_bits: int) -> float:
-    """Expected error from rounding inputs and weights, and with finer weights from clipping."""
+def expected_noise(graph: Graph, fmt: Format, weight_bits: int) -> float:
+    """Expected error from rounding weights, and from rounding and clipping inputs."""
     weight, (_, largest) = graph.operations(Mvm)["fc"].weight, integer_limits(weight_bits, True)
-    top = graph.types["x"].real_bounds()[1]
-    errors = np.square(fmt.scale) / 12
-    if largest > COARSE_LEVELS and role == "input":
-        errors = errors + expected_clipping(top, fmt.scale * fmt.hi, 512)
-    if role != "input":
-        largest = min(largest, COARSE_LEVELS)
-    ranges = top * (1.25 if role == "input" else 1.0)
+    tails = graph.calibration.tails["x"]
+    errors = np.square(fmt.scale) / 12 + tails.clipped(fmt.scale * fmt.hi)
     steps = np.abs(weight * np.reshape(fmt.scale, (-1, 1))).max(axis=0) / largest
-    of_weights = np.square(steps).sum() / 12 * (ranges**2 / 3 / fmt.scale**2).sum()
+    means = graph.calibration.mean_squares["x"]
+    of_weights = np.square(steps).sum() / 12 * (means / fmt.scale**2).sum()
     return float(of_weights + (np.square(weight).sum(axis=1) * errors).sum())
 
 
@@ -168,8 +187,7 @@ def test_channels_are_equalised_for_the_levels_of_their_own_weights(
     own, others = (
         layer_input_format(graph, "x.stored", store, job(b), equalise=True) for b in (bits, other)
     )
-    least = expected_noise(graph, own, role, bits)
-    assert least <= expected_noise(graph, others, role, bits) * (1 + 1e-9)
+    assert expected_noise(graph, own, bits) <= expected_noise(graph, others, bits) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("bits", "stored"), [(3, 8), (4, 8), (6, 8), (10, 8), (10, 12), (12, 12)])
@@ -195,34 +213,27 @@ def test_a_layer_with_bits_of_its_own_is_equalised_for_them() -> None:
     assert not np.array_equal(found, of_8_bits)
 
 
-def test_hidden_channels_are_equalised_no_further_for_finer_weights() -> None:
-    graph, store = spread_layer(list(np.linspace(-6, 0, WIDTH)), "activation", 8)
-    scales = [
-        layer_input_format(graph, "x.stored", store, job(bits), equalise=True).scale
-        for bits in (8, 12, 16)
-    ]
-    assert np.array_equal(scales[0], scales[1])
-    assert np.array_equal(scales[0], scales[2])
-
-
-@pytest.mark.parametrize("reach", [1.0, 1.25, 2.0])
-def test_clipping_errs_as_it_does_of_an_exponential_tail(reach: float) -> None:
-    rows, tail = 40, 0.5
-    seen = tail * np.log(rows + 1)
-    unseen = np.random.default_rng(0).exponential(tail, 1_000_000)
-    excess = np.square(np.maximum(unseen - reach * seen, 0)).mean()
-    found = expected_clipping(np.array([seen, 0.0]), np.array([reach * seen, 1.0]), rows)
-    assert found[0] == pytest.approx(excess, rel=0.1)
-    assert found[1] == 0
-
-
-def test_with_fewer_calibration_rows_more_is_expected_to_be_clipped() -> None:
-    few, many = (expected_clipping(np.ones(1), np.ones(1), rows) for rows in (32, 512))
-    assert few > many
-
-
-def test_mu_may_leave_its_calibrated_range_by_an_eighth() -> None:
+def stored_mu(tails: Tails | None) -> Graph:
     builder = Builder("text", {"x": real(("n", 2), -TOPS, TOPS)})
     graph = builder.graph({"mu": builder.add("mu", Store("mu"), "x")})
+    return replace(graph, calibration=Calibration(tails={"x": tails} if tails else {}))
+
+
+def test_mu_covers_what_was_seen_where_no_tails_are_known() -> None:
     settings = Configuration.of("ideal", None, {"feature_bits": 8}).settings
-    assert 127 * shared_scales((graph, graph), settings)["mu"] == pytest.approx(1.125, rel=2e-3)
+    graph = stored_mu(None)
+    assert 127 * shared_scales((graph, graph), settings)["mu"] == pytest.approx(1.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("bits", [4, 8, 12])
+def test_mu_has_the_scale_of_least_expected_error_over_all_dimensions(bits: int) -> None:
+    settings = Configuration.of("ideal", None, {"feature_bits": bits}).settings
+    texts, videos = (Tails(0.1, 0.5 * TOPS, excess * TOPS) for excess in (0.1, 0.02))
+    scale = shared_scales((stored_mu(texts), stored_mu(videos)), settings)["mu"]
+    _, largest = integer_limits(bits, True)
+
+    def error(unit: float) -> float:
+        limit = np.asarray(unit * largest)
+        return 4 * unit**2 / 12 + float(sum(t.clipped(limit).sum() for t in (texts, videos)))
+
+    assert error(scale) <= 1.02 * min(error(scale * 2.0 ** (k / 16)) for k in range(-32, 33))

@@ -283,7 +283,7 @@ def test_absurd_weights_compile_or_are_refused(change: Change, sides: int) -> No
     assert_compiles_or_is_refused(tuple(towers), made)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("calibrator", ["minmax", "percentile", "mse"])
+@pytest.mark.parametrize("calibrator", ["tails", "minmax", "percentile"])
 @pytest.mark.parametrize(
     "rows",
     [

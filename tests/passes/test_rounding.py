@@ -95,7 +95,7 @@ def test_the_number_of_threads_changes_no_byte(medium_trunk: DemoFiles, tmp_path
         with threads_of(threads):
             api.compile(
                 files.projectors, files.poly, calibration=files.calibration,
-                target="isaac-rram-128", weight_bits=4, calibrator="mse", weight_rounding="gptq",
+                target="isaac-rram-128", weight_bits=4, weight_rounding="gptq",
                 output=place,
             )  # fmt: skip
         contents.append({path.name: path.read_bytes() for path in place.iterdir()})

@@ -1,0 +1,78 @@
+"""Tails: what is expected beyond the rows that were seen, and the limits of least error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cimtool.ir.tails import Tails, tails_of
+
+Positive = st.floats(1e-6, 1e6)
+
+
+@given(
+    st.floats(1 / 64, 1),
+    st.lists(st.tuples(Positive, Positive), min_size=1, max_size=5),
+    st.integers(2, 16),
+)
+def test_no_other_limit_has_a_smaller_expected_error(
+    share: float, channels: list[tuple[float, float]], bits: int
+) -> None:
+    threshold, excess = np.array(channels).T
+    tails, largest = Tails(share, threshold, excess), 2 ** (bits - 1) - 1
+    limits = tails.limits(largest)
+    assert np.all(limits >= threshold)
+
+    def errors(limit: np.ndarray) -> np.ndarray:
+        return np.square(limit / largest) / 12 + tails.clipped(limit)
+
+    least = errors(limits)
+    for factor in 2.0 ** (np.arange(-16, 17) / 4):
+        other = np.maximum(factor * limits, threshold)
+        assert np.all(least <= errors(other) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("limit", [0.7, 1.5, 3.0])
+def test_clipping_errs_as_it_does_of_an_exponential_tail(limit: float) -> None:
+    numbers = np.random.default_rng(0).exponential(0.5, (1_000_000, 1))
+    found = tails_of(np.sort(numbers, axis=0)[-len(numbers) // 4 :], len(numbers))
+    excess = np.square(np.maximum(numbers - limit, 0)).mean(axis=0)
+    np.testing.assert_allclose(found.clipped(np.array([limit])), excess, rtol=0.1)
+
+
+DRAWN = {
+    "normal": (lambda rng, size: rng.normal(size=size), 1.05),
+    "laplace": (lambda rng, size: rng.laplace(size=size), 1.0),
+    "student 5": (lambda rng, size: rng.standard_t(5, size), 1.0),
+    "uniform": (lambda rng, size: rng.uniform(-1, 1, size), 1.5),
+}
+"""Distributions, and the most that limits by tails may err as a share of those by the ends seen."""
+
+
+@pytest.mark.parametrize("rows", [64, 512])
+@pytest.mark.parametrize("name", DRAWN)
+def test_rows_that_were_not_seen_lose_less_than_by_the_ends_that_were(name: str, rows: int) -> None:
+    """In 6 and 8 bits, over 200 channels. A sharp end is taken for an open one, which costs steps."""
+    rng, (draw, allowed) = np.random.default_rng(1), DRAWN[name]
+    seen, unseen = (draw(rng, (n, 200)) for n in (rows, 100_000))
+    size = np.abs(seen)
+    for largest in (31, 127):
+        limits = tails_of(np.sort(size, axis=0)[-min(rows // 4, 64) :], rows).limits(largest)
+        errors = []
+        for limit in (limits, size.max(axis=0)):
+            step = limit / largest
+            codes = np.clip(np.rint(unseen / step), -largest, largest)
+            errors.append(float(np.sqrt(np.square(codes * step - unseen).mean())))
+        assert errors[0] < allowed * errors[1], largest
+
+
+def test_a_channel_of_one_magnitude_has_it_as_its_limit() -> None:
+    tails = tails_of(np.full((8, 1), 3.0), 32)
+    assert tails.limits(127) == 3.0
+    assert tails.clipped(np.array([3.0])) == 0.0
+
+
+def test_a_channel_of_zeros_has_no_limit() -> None:
+    assert tails_of(np.zeros((8, 1)), 32).limits(127) == 0.0
