@@ -136,15 +136,16 @@ def compile(
     * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
       columns with faults.
     * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
-    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
-    * `drift`: Choose bits: least (the least error at the cost of the settings), or for the
-      least cost mc=K (as near as K samples) or logit_rmse=X.
+    * `drift`: Choose bits: least (the least error at the cost of the settings; the default
+      where none are given), or for the least cost mc=K (as near as K samples) or logit_rmse=X;
+      given keeps those of the settings.
     * `output`: Folder of the bundle.
     * `stages`: Keep the files that only verify, compare and evaluate read: more than half of
       the bundle. [default: True]
@@ -235,15 +236,16 @@ def prepare(
     * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
       columns with faults.
     * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
-    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
-    * `drift`: Choose bits: least (the least error at the cost of the settings), or for the
-      least cost mc=K (as near as K samples) or logit_rmse=X.
+    * `drift`: Choose bits: least (the least error at the cost of the settings; the default
+      where none are given), or for the least cost mc=K (as near as K samples) or logit_rmse=X;
+      given keeps those of the settings.
     """
 
 def simulate(
@@ -782,7 +784,7 @@ def fine_tune(
     * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
       columns with faults.
     * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
-    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
@@ -989,7 +991,7 @@ def tune(
     * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
       columns with faults.
     * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
-    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.

@@ -14,12 +14,15 @@ from cimtool.hardware.settings import Settings
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 
-LEAST, SAMPLES = "least", "mc"
+LEAST, GIVEN, SAMPLES = "least", "given", "mc"
+DEFAULT_ROWS = 256
+"""Calibration rows of each modality from which bits that nobody gave are chosen."""
+
 MOST_SAMPLES = 1000
 """Samples whose error is measured: the time grows with their square."""
 
 ERRORS = ("logit_rmse", "centred_rmse")
-EXPECTED = f"{LEAST}, {SAMPLES}=K or {' or '.join(f'{name}=X' for name in ERRORS)}"
+EXPECTED = f"{LEAST}, {GIVEN}, {SAMPLES}=K or {' or '.join(f'{name}=X' for name in ERRORS)}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class DriftGoal:
 
     @classmethod
     def of(cls, text: str) -> DriftGoal:
-        """Read `least`, `mc=K` or `METRIC=X`; CimError for anything else."""
+        """Read `least`, `mc=K` or `METRIC=X`; ArgumentError for anything else."""
         name, equals, value = text.partition("=")
         if text == LEAST:
             return cls(text)

@@ -16,7 +16,16 @@ from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.modality_names import Modalities, clean_names
 from cimtool.base.options import DIR, FILE, OnOrOff, Word, option, optional, takes
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bit_choice import ERRORS, LEAST, SAMPLES, BitChooser, DriftGoal
+from cimtool.bundle.bit_choice import (
+    DEFAULT_ROWS,
+    ERRORS,
+    GIVEN,
+    LEAST,
+    SAMPLES,
+    BitChooser,
+    ChosenBits,
+    DriftGoal,
+)
 from cimtool.bundle.bundle import (
     CALIBRATION,
     QUERIES,
@@ -37,6 +46,7 @@ from cimtool.hardware.placement import floorplan, placements
 from cimtool.hardware.settings import (
     SettingOptions,
     Settings,
+    bits_given,
     check_layer_bits,
     check_patterns,
 )
@@ -178,8 +188,9 @@ class PrepareOptions(BuildOptions, SettingOptions):
         "Rows, with the mu and logvar that the model should give for them (.npz).", FILE
     )
     drift: str | None = optional(
-        f"Choose bits: {LEAST} (the least error at the cost of the settings), or for the least "
-        f"cost {SAMPLES}=K (as near as K samples) or {ERRORS[0]}=X.",
+        f"Choose bits: {LEAST} (the least error at the cost of the settings; the default where "
+        f"none are given), or for the least cost {SAMPLES}=K (as near as K samples) or "
+        f"{ERRORS[0]}=X; {GIVEN} keeps those of the settings.",
         Word("GOAL"),
     )
 
@@ -218,7 +229,7 @@ def compile(options: CompileOptions, say: Say = silent) -> Bundle:
 @takes(PrepareOptions)
 def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
-    goal = None if options.drift is None else DriftGoal.of(options.drift)
+    goal = None if options.drift in (None, GIVEN) else DriftGoal.of(options.drift)
     source, calibration = ModelSource.of(options), options.calibration
     flags = options.part(SettingOptions)
     configuration = Configuration.of(options.target, options.settings, flags)
@@ -233,11 +244,15 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += agreed
+    start = replace(configuration, settings=decided)
     if goal is not None:
-        start = replace(configuration, settings=decided)
         bits = BitChooser.named("solved", "drift").choose(goal, model, data, start, say)
-        decided = bits.settings
-        notes += bits.notes
+    elif options.drift == GIVEN or bits_given(options.settings, flags):
+        bits = ChosenBits(decided, ())
+    else:
+        bits = _chosen_by_default(model, data, start, say)
+    decided = bits.settings
+    notes += bits.notes
     notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)
@@ -269,6 +284,22 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
         calibration=digests_of(*rows),
         queries=queries,
     )
+
+
+def _chosen_by_default(
+    model: Model, data: Embeddings, start: Configuration, say: Say
+) -> ChosenBits:
+    """The bits of least error at the cost of the settings; those of the settings if none can be."""
+    if start.settings.score_mapping != "digital":
+        return ChosenBits(start.settings, ())
+    if min(len(data.text), len(data.video)) < DEFAULT_ROWS:
+        said = f"bits are those of the target: to choose them needs {DEFAULT_ROWS} calibration rows"
+        return ChosenBits(start.settings, (said,))
+    try:
+        chooser = BitChooser.named("solved", "drift")
+        return chooser.choose(DriftGoal.of(LEAST), model, data, start, say)
+    except CimError as error:
+        return ChosenBits(start.settings, (f"bits are those of the target: {error}",))
 
 
 def _queries(

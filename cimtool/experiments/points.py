@@ -32,6 +32,7 @@ from cimtool.base.toml_files import (
     read_toml,
     toml_text,
 )
+from cimtool.bundle.bit_choice import GIVEN
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.keys import flag
 from cimtool.hardware.noise.spec import Noise
@@ -347,6 +348,7 @@ def compile_words(
         ("--b", model.b),
         ("--target", target),
         ("--settings", settings),
+        ("--drift", GIVEN),
     ]
     words = [str(word) for option in options if option[1] is not None for word in option]
     return ["cimtool", "compile", *words]

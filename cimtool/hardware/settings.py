@@ -84,6 +84,17 @@ class Overrides(TomlTable):
         return values
 
 
+CHOSEN_BITS = ("weight_bits", "input_bits", "activation_bits", "feature_bits", "variance_bits")
+"""Settings that are chosen by calibration rows where nobody gives them."""
+
+
+def bits_given(file: Path | str | None, flags: Mapping[str, object]) -> bool:
+    """True if a settings file or flags give CHOSEN_BITS, or a layer's own."""
+    given = {} if file is None else read_toml(Path(file))
+    present = {name for name, value in flags.items() if value is not None}
+    return bool((present | given.keys()) & {*CHOSEN_BITS, "layers"})
+
+
 def setting_keys() -> dict[str, Key]:
     """The keys that a settings file or an option may give, by the names of settings."""
     names = (name if key.setting is None else key.setting for name, key in KEYS.items())

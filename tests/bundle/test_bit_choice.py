@@ -24,7 +24,7 @@ def test_a_goal_is_the_least_error_or_that_of_samples_or_of_a_metric() -> None:
 def test_other_goals_are_refused_with_what_is_expected(text: str) -> None:
     with pytest.raises(CimError) as caught:
         DriftGoal.of(text)
-    expected = f"drift is {text}; expected least, mc=K or logit_rmse=X or centred_rmse=X"
+    expected = f"drift is {text}; expected least, given, mc=K or logit_rmse=X or centred_rmse=X"
     assert str(caught.value) == expected
 
 

@@ -12,7 +12,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
-from cimtool.bundle.bit_choice import DriftGoal
+from cimtool.bundle.bit_choice import DEFAULT_ROWS, DriftGoal
 from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
@@ -24,7 +24,7 @@ from cimtool.loading.source import ModelSource
 TARGET = "isaac-rram-128"
 
 
-def prepared(files: DemoFiles, drift: str | None, **options: Any) -> Compilation:
+def prepared(files: DemoFiles, drift: str, **options: Any) -> Compilation:
     given = {"calibration": files.calibration, "target": TARGET, "drift": drift}
     return api.prepare(files.projectors, files.poly, **{**given, **options})
 
@@ -82,7 +82,7 @@ def test_no_affordable_change_of_one_width_is_predicted_to_err_less(search: BitS
 
 
 def test_compile_takes_the_bits_and_says_what_they_do(small_trunk: DemoFiles) -> None:
-    found, given = prepared(small_trunk, "least"), prepared(small_trunk, None)
+    found, given = prepared(small_trunk, "least"), prepared(small_trunk, "given")
     said, costs, bits, *_ = told(found)
     assert said.startswith("bits by drift least: centred_rmse is ")
     assert " pairs of calibration rows that did not choose; with the bits as given it is " in said
@@ -90,6 +90,56 @@ def test_compile_takes_the_bits_and_says_what_they_do(small_trunk: DemoFiles) ->
     assert bits.startswith("bits of weights x inputs, of mu x variance: text.fc1 ")
     assert found.settings.layers
     assert not given.settings.layers
+
+
+def rows_of(files: DemoFiles, folder: Path, count: int) -> Path:
+    """Calibration rows of both modalities, drawn again until there are `count`."""
+    place = np.random.default_rng(0).integers(0, 64, count)
+    with np.load(files.calibration) as held:
+        text, video = (held[m][place] + 1e-3 * np.arange(count)[:, None] for m in held)
+    np.savez(folder / "rows.npz", text=text.astype(np.float32), video=video.astype(np.float32))
+    return folder / "rows.npz"
+
+
+def test_bits_are_chosen_where_nobody_gives_them(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solved_bits, "ROUNDS", 2)
+    rows = rows_of(small_trunk, tmp_path, DEFAULT_ROWS)
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[layers."text.fc1"]\nweight_bits = 8\n')
+    chosen = {}
+    for name, own in {
+        "nothing": {}, "another setting": {"adc_bits": 8}, "bits": {"weight_bits": 8},
+        "those of a layer": {"settings": settings}, "given": {"drift": "given"},
+    }.items():  # fmt: skip
+        options = {"calibration": rows, "target": TARGET} | own
+        notes = api.prepare(small_trunk.projectors, small_trunk.poly, **options).notes
+        chosen[name] = any(one.startswith("bits by drift least: ") for one in notes)
+    assert [name for name, own in chosen.items() if own] == ["nothing", "another setting"]
+
+
+def test_of_few_rows_the_bits_of_the_target_stay(small_trunk: DemoFiles) -> None:
+    found = api.prepare(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, target=TARGET
+    )
+    assert not found.settings.layers
+    said = "bits are those of the target: to choose them needs 256 calibration rows"
+    assert said in found.notes
+
+
+def test_where_no_bits_can_be_chosen_a_note_says_why(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    rows = rows_of(small_trunk, tmp_path, DEFAULT_ROWS)
+    with np.load(rows) as held:
+        one_half = 2 * (np.arange(DEFAULT_ROWS) // 2)
+        np.savez(rows, **held, text_to_video=one_half)
+    found = api.prepare(small_trunk.projectors, small_trunk.poly, calibration=rows, target=TARGET)
+    assert any(
+        one.startswith("bits are those of the target: drift least: ") and "at least 32 of each" in one
+        for one in found.notes
+    )
 
 
 @pytest.mark.thorough("the same once more")
@@ -134,7 +184,7 @@ def test_the_features_share_their_bits_where_the_variance_is_stored(search: BitS
         ),
         ("least", {"score_mapping": "in-memory"}, "drift least: bits are chosen for a digital sc"),
         ("mc=10", {"head": "cosine", "poly": None}, "drift mc=10: Monte Carlo needs a head that"),
-        ("best", {}, "drift is best; expected least, mc=K"),
+        ("best", {}, "drift is best; expected least, given, mc=K"),
     ],
 )
 def test_goals_that_cannot_be_are_refused(

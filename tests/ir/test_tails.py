@@ -54,7 +54,7 @@ DRAWN = {
 @pytest.mark.parametrize("rows", [64, 512])
 @pytest.mark.parametrize("name", DRAWN)
 def test_rows_that_were_not_seen_lose_less_than_by_the_ends_that_were(name: str, rows: int) -> None:
-    """In 6 and 8 bits, over 200 channels. A sharp end is taken for an open one, which costs steps."""
+    """In 6 and 8 bits, over 200 channels. A sharp end is taken for an open one: it costs steps."""
     rng, (draw, allowed) = np.random.default_rng(1), DRAWN[name]
     seen, unseen = (draw(rng, (n, 200)) for n in (rows, 100_000))
     size = np.abs(seen)
