@@ -66,7 +66,13 @@ MARGIN = 0.95
 
 MU, VARIANCE = Width("features", "feature_bits"), Width("features", "variance_bits")
 STORED = "bits of an item"
-"""The cost of features: bits that an item stores in each dimension."""
+"""A cost of features: bits that an item stores in each dimension."""
+
+MULTIPLIED = "bit products of a pair"
+"""A cost of features: bits times bits that a pair multiplies in each dimension.
+
+mu by mu in ed; in vd the variance of each side by the square of the other's mu.
+"""
 
 
 @dataclass(frozen=True)
@@ -344,10 +350,12 @@ class BitSolver:
         """The costs that are known and not 0 with the given bits."""
         known = self.rounds[0].costs if self.rounds else None
         costs = {str(name): cost for name, cost in self.layers.cost(_of_layers(bits)).items()}
-        costs[STORED] = bits[MU] + bits[VARIANCE] * self.reads_variance
+        mu, variance = bits[MU], bits[VARIANCE] * self.reads_variance
+        costs[STORED] = mu + variance
+        costs[MULTIPLIED] = mu * mu + 2 * (2 * mu) * variance
         return {
             name: costs[name]
-            for name in (*COST_NAMES, STORED)
+            for name in (*COST_NAMES, STORED, MULTIPLIED)
             if (name in known if known is not None else costs[name] > 0)
         }
 
