@@ -30,6 +30,7 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
+from cimtool.verification.bounds import drawn_pairs
 from cimtool.verification.drift import DISTANCE, baseline_losses
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.headline import DriftRows, find_drift
@@ -107,6 +108,8 @@ def verify_bundle(
         earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
     check_items(options.gallery, data)
+    if options.bound is not None:
+        drawn_pairs(data, options.bound, references.seed)
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
@@ -140,7 +143,9 @@ def verify_bundle(
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
-    sections = measure_sections(SectionInputs(bundle, data, references, drift))
+    sections = measure_sections(
+        SectionInputs(bundle, data, references, drift, runs.scores, options.bound)
+    )
     beside = None
     if earlier is not None:
         beside = earlier.beside(drift, section_values(sections), data.truth, seed)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.json_files import six_digits
 from cimtool.base.named import Named
 from cimtool.base.typed_fields import fits
@@ -22,12 +23,17 @@ from cimtool.verification.references import References
 
 @dataclass(frozen=True, eq=False)
 class SectionInputs:
-    """The bundle, the data, the references and the drift that a section is measured on."""
+    """The bundle, the data, the references and the drift that a section is measured on.
+
+    `compiled` are the scores [n, m]; `confidence` is that of the bounds asked for, or None.
+    """
 
     bundle: Bundle
     data: Embeddings
     references: References
     drift: DriftFindings
+    compiled: FloatArray
+    confidence: float | None
 
 
 @dataclass(frozen=True)
