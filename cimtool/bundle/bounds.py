@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import read_table
 from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
+from cimtool.reference.conformal import certain_ranks
+from cimtool.report.document import Sentence
+from cimtool.report.formats import counted
 
 SECTION = "bounds"
 """The name in `report.json` of the section that holds them."""
@@ -72,3 +78,37 @@ def _number(file: Path, values: Mapping[str, Any], key: str) -> float:
     if not fits(found, float) or not 0 <= found < math.inf:
         raise CimError(f"{file}: {key} of its bounds is {found!r}; {AGAIN} again")
     return float(found)
+
+
+def require_few(items: int, bounds: SignedBounds, file: Path) -> None:
+    """Raise CimError if ranks among this number of items are not bounded."""
+    if items > bounds.items:
+        raise CimError(
+            f"{file}: its margin of ranks is for {bounds.items:,} items or fewer, and there are "
+            f"{items:,}; expected a report measured among as many"
+        )
+
+
+def with_certain(best: Mapping[str, Array], top: int, margin: float) -> dict[str, Array]:
+    """The arrays of the `top` best items [n, top], and `certain` [n, top].
+
+    `best` has one item more, unless there are no more. Rank r is certain if the float score, too,
+    has the r best items above all others: the score at r leads the next by more than the margin.
+    """
+    certain = certain_ranks(best["top_score"], margin)
+    if certain.shape[1] < top:  # nothing is behind the last rank
+        certain = np.pad(certain, ((0, 0), (0, 1)), constant_values=True)
+    return {name: array[:, :top] for name, array in best.items()} | {"certain": certain}
+
+
+def bound_sentences(arrays: Mapping[str, Array]) -> Iterator[Sentence]:
+    """The bound of a score and the number of certain ranks, if the arrays have them."""
+    if "bound" in arrays:
+        bound = float(arrays["bound"])
+        yield Sentence(f"a score is within {bound:.4g} of the float score, as the report states it")
+    if "certain" in arrays:
+        certain = arrays["certain"]
+        yield Sentence(
+            f"certain: rank 1 of {int(certain[:, 0].sum()):,} of {counted(len(certain), 'text')}, "
+            f"{int(certain.sum()):,} of all {certain.size:,} ranks"
+        )

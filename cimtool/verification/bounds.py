@@ -186,7 +186,7 @@ def signed_sentence(found: ScoreBounds) -> str:
     if found.right is not None:
         right = f"; of right pairs at most {_shown(found.right.bound)}"
     return (
-        f"{found.confidence:.6g} of the pairs of a new {text} and a new {video} err at most "
+        f"{100 * found.confidence:.6g}% of the pairs of a new {text} and a new {video} err at most "
         f"{_shown(found.random.bound)} from the float {found.score}{right}"
     )
 
@@ -196,7 +196,7 @@ def rank_sentence(found: ScoreBounds) -> str:
     texts, videos = item_names(found.modalities)
     return (
         f"If the {found.score} at a rank leads the next by more than {_shown(found.ranks.bound)}, "
-        f"the float {found.score} has the same items ahead: for {found.confidence:.6g} of new "
+        f"the float {found.score} has the same items ahead: for {100 * found.confidence:.6g}% of new "
         f"{texts}, without exception among the {RANKS} best of these {found.videos:,} {videos}"
     )
 
