@@ -27,7 +27,7 @@ AGAIN = "run `cimtool verify` with a bound"
 
 @dataclass(frozen=True)
 class SignedBounds:
-    """What scores of a bundle keep with the `confidence`: an error, and a margin between ranks.
+    """An error and a margin between ranks that scores of a bundle keep with the `confidence`.
 
     `score` is the largest error of a pair of a new text and a new video, right or random. `margin`
     is for a new text among as many items as `items` or fewer.

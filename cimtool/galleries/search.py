@@ -107,11 +107,12 @@ def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
     """The best items of a gallery for each text, best first, by the exact scores of all items.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
-    them as an `.npz` to `output`. `bounds` adds `certain` [n, top]: true at rank r if the float score
-    has the r best items above all others too, by the margin in that report of `verify`. Items are scored in blocks, so that memory is bounded. `dask` is
-    the address of a Dask scheduler: its workers take one shard at a time and must see the gallery
-    under the same path; the answers are the same. Raises CimError for queries or a gallery that do
-    not fit, a changed shard, and a `top` that is not 1 to the number of items.
+    them as an `.npz` to `output`. `bounds` adds `certain` [n, top]: true at rank r if the float
+    score has the r best items above all others too, by the margin in that report of `verify`. Items
+    are scored in blocks, so that memory is bounded. `dask` is the address of a Dask scheduler: its
+    workers take one shard at a time and must see the gallery under the same path; the answers are
+    the same. Raises CimError for queries or a gallery that do not fit, a changed shard, bounds of
+    another bundle or of fewer items, and a `top` that is not 1 to the number of items.
     """
     top, output = options.top, options.output
     if output is not None:

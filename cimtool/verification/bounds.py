@@ -19,8 +19,8 @@ from cimtool.base.json_files import DIGITS
 from cimtool.base.modality_names import Modalities, item_names
 from cimtool.bundle.bounds import SECTION
 from cimtool.bundle.bundle import Bundle
-from cimtool.ir.program import UNCALIBRATED
-from cimtool.ir.types import RangeError, real
+from cimtool.ir.program import UNCALIBRATED, Graph
+from cimtool.ir.types import real
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
@@ -111,32 +111,29 @@ def measure_bounds(
         right=found["right"],
         random=random,
         ranks=conformal_bound(rank_margins(*scores), confidence),
-        worst_case=worst_case(bundle),
+        worst_case=worst_case(
+            stage_of(bundle.stages, LowerPass).program.score, bundle.program.score
+        ),
         largest=float(errors.max()),
         score_range=float(np.ptp(compiled)),
         modalities=data.called,
     )
 
 
-def worst_case(bundle: Bundle) -> float | None:
-    """The most that a compiled score can be from the program in multiply-accumulates.
+def worst_case(lowered: Graph, compiled: Graph) -> float | None:
+    """The most that a compiled score can be from the score graph in multiply-accumulates.
 
-    It holds for inputs of any size: both scores are limited, and the two farthest ends of their
-    ranges are that far apart. None if interval arithmetic finds no limit.
+    It holds for inputs of any size: both scores are limited, and the farthest ends of their ranges
+    are that far apart. None if interval arithmetic finds no limit.
     """
-    score = stage_of(bundle.stages, LowerPass).program.score
-    inputs = {name: real(known.shape, -np.inf, np.inf) for name, known in score.inputs.items()}
-    unlimited = replace(score, inputs=inputs, calibration=UNCALIBRATED)
-    try:
-        with np.errstate(invalid="ignore"):
-            lowered = unlimited.types[score.outputs["logit"]]
-    except (RangeError, ValueError):
-        return None
-    graph = bundle.program.score
-    compiled = graph.types[graph.outputs["logit"]]
-    ends = [float(np.max(compiled.hi - lowered.lo)), float(np.max(lowered.hi - compiled.lo))]
+    inputs = {name: real(known.shape, -np.inf, np.inf) for name, known in lowered.inputs.items()}
+    unlimited = replace(lowered, inputs=inputs, calibration=UNCALIBRATED)
+    with np.errstate(invalid="ignore"):  # infinity times 0 is no limit either
+        real_score = unlimited.types[lowered.outputs["logit"]]
+    score = compiled.types[compiled.outputs["logit"]]
+    ends = (np.max(score.hi - real_score.lo), np.max(real_score.hi - score.lo))
     # The bounds of real numbers are rounded by less than this share.
-    found = max(ends) * (1 + 2.0**-20)
+    found = float(max(ends)) * (1 + 2.0**-20)
     return found if math.isfinite(found) else None
 
 
@@ -181,7 +178,7 @@ class BoundsSection(ReportSection, name=SECTION):
 
 def signed_sentence(found: ScoreBounds) -> str:
     """The bound of a pair, as a user signs it."""
-    text, video = (name.rstrip("s") for name in item_names(found.modalities))
+    text, video = found.modalities
     right = ""
     if found.right is not None:
         right = f"; of right pairs at most {_shown(found.right.bound)}"
@@ -194,10 +191,11 @@ def signed_sentence(found: ScoreBounds) -> str:
 def rank_sentence(found: ScoreBounds) -> str:
     """The margin above which ranks are those of the float score."""
     texts, videos = item_names(found.modalities)
+    lead, share = _shown(found.ranks.bound), f"{100 * found.confidence:.6g}%"
     return (
-        f"If the {found.score} at a rank leads the next by more than {_shown(found.ranks.bound)}, "
-        f"the float {found.score} has the same items ahead: for {100 * found.confidence:.6g}% of new "
-        f"{texts}, without exception among the {RANKS} best of these {found.videos:,} {videos}"
+        f"If the {found.score} at a rank leads the next by more than {lead}, the float "
+        f"{found.score} has the same items ahead: for {share} of new {texts}, without exception "
+        f"among the {RANKS} best of these {found.videos:,} {videos}"
     )
 
 
@@ -232,4 +230,4 @@ def rounded_up(value: float, digits: int = DIGITS) -> float:
     if found >= value:
         return found
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
-    return float(f"{value + unit:.{digits}g}")
+    return float(f"{found + unit:.{digits}g}")

@@ -80,8 +80,8 @@ class ReportSection(Named):
 
 
 def measure_sections(measured: SectionInputs) -> dict[str, Any]:
-    """Measure every known section; those that have nothing to say are not there."""
-    found = {name: kind.measure(measured) for name, kind in ReportSection.every().items()}
+    """Measure every known section, by name; those that have nothing to say are not there."""
+    found = {name: kind.measure(measured) for name, kind in sorted(ReportSection.every().items())}
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -94,7 +94,7 @@ def sections_schema() -> dict[str, Any]:
     """The JSON Schema of all sections; those of plug-ins may stand beside them."""
     return {
         "type": "object",
-        "properties": {name: one.schema() for name, one in ReportSection.every().items()},
+        "properties": {name: one.schema() for name, one in sorted(ReportSection.every().items())},
         "additionalProperties": {"type": "object"},
     }
 
