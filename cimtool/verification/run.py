@@ -60,6 +60,9 @@ from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
 from cimtool.verification.worth import in_larger_gallery, worth_of
 
+ONLY_DROP = ArgumentError("which {bound} is for, or {calibration_rows} drop")
+"""The way out of rows that the bundle was calibrated on: their errors are not those of new rows."""
+
 
 def verify_bundle(
     bundle: Bundle,
@@ -109,6 +112,7 @@ def verify_bundle(
     check_gallery(bundle, data)
     check_items(options.gallery, data)
     if options.bound is not None:
+        require_unseen(bundle.calibration, data, bundle.name, ONLY_DROP)
         drawn_pairs(data, options.bound, references.seed)
 
     head, seed = bundle.model.head, references.seed

@@ -90,6 +90,13 @@ def test_a_bound_is_a_share(bound: float, bundle: Bundle, data: Embeddings) -> N
         verify_bundle(bundle, data, options=DriftOptions(bound=bound))
 
 
+def test_rows_of_the_calibration_give_no_bound(bundle: Bundle) -> None:
+    seen = embeddings_of(pairs(64), "pairs")
+    said = "expected unseen rows, which bound is for, or calibration_rows drop"
+    with pytest.raises(CimError, match=said):
+        verify_bundle(bundle, seen, options=DriftOptions(bound=0.9, calibration_rows="allow"))
+
+
 def test_too_few_rows_are_refused(bundle: Bundle, data: Embeddings) -> None:
     said = (
         "bound 0.99 takes 99 pairs that share no row; pairs has 20: expected 198 right pairs or "
