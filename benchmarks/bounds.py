@@ -15,7 +15,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import betabinom
 
 from cimtool.api import load
 from cimtool.base.arrays import Array, FloatArray
@@ -34,6 +33,9 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.verification.bounds import worst_case
 from cimtool.verification.ranked_data import ranked_data
 from cimtool.verification.references import trained_features
+
+DRAWS = 1_000_000
+"""Draws of both halves, for the shares that chance gives."""
 
 Errors = tuple[FloatArray, FloatArray]
 """Errors of the units that make a bound, and of those that it is counted on."""
@@ -75,12 +77,14 @@ def main() -> None:
         ),
         f"{RANKS} ranks, other items": lambda s: apart(compiled, reference, s.right),
     }
+    rng = np.random.default_rng(given.seed)
     for name, errors_of in rows.items():
         found = [coverage(*errors_of(split), given.bound) for split in splits]
         units, bound, held, of = found[0]
         share = counted_share(held, of)
         order = order_of(units, given.bound)
-        chance = betabinom(of, order, units + 1 - order).ppf([0.025, 0.975]) / of
+        shares = rng.binomial(of, rng.beta(order, units + 1 - order, DRAWS)) / of
+        chance = np.quantile(shares, (0.025, 0.975), method="inverted_cdf")
         mean = np.mean([one[2] / one[3] for one in found])
         print(f"| {name} | {units} | {bound:.4g} | {held} | {of} | "
               f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}] | "

@@ -74,7 +74,7 @@ def _table(file: Path, values: Mapping[str, Any], key: str) -> Mapping[str, Any]
 
 def _number(file: Path, values: Mapping[str, Any], key: str) -> float:
     """A finite number, 0 or more."""
-    found = values.get(key)
+    found: Any = values.get(key)
     if not fits(found, float) or not 0 <= found < math.inf:
         raise CimError(f"{file}: {key} of its bounds is {found!r}; {AGAIN} again")
     return float(found)

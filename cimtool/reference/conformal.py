@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.reference.truth import Truth
 
 RANKS = 10
@@ -114,7 +114,7 @@ def rank_margins(compiled: FloatArray, reference: FloatArray, top: int = RANKS) 
     return found
 
 
-def certain_ranks(top_score: FloatArray, margin: float) -> BoolArray:
+def certain_ranks(top_score: Array, margin: float) -> BoolArray:
     """Truths [n, k - 1] from the scores of each text's k best items, best first.
 
     At r - 1: the score at rank r leads the next by more than the margin, and r is at most RANKS.

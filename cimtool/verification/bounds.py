@@ -95,7 +95,9 @@ def measure_bounds(
     reference = trained.score(features["text"], features["video"])
     errors = np.abs(compiled - reference)
     itself = np.concatenate([truth.itself(slice(t, t + 1)) for t in drawn.texts])
-    scores = (np.where(itself, -np.inf, one[drawn.texts]) for one in (compiled, reference))
+    ranked, ranked_float = (
+        np.where(itself, -np.inf, one[drawn.texts]) for one in (compiled, reference)
+    )
     pairs = {"right": None if truth.leave_one_out else drawn.right, "random": drawn.random}
     found = {
         name: None if rows is None else conformal_bound(errors[rows[:, 0], rows[:, 1]], confidence)
@@ -110,7 +112,7 @@ def measure_bounds(
         videos=len(data.video),
         right=found["right"],
         random=random,
-        ranks=conformal_bound(rank_margins(*scores), confidence),
+        ranks=conformal_bound(rank_margins(ranked, ranked_float), confidence),
         worst_case=worst_case(
             stage_of(bundle.stages, LowerPass).program.score, bundle.program.score
         ),
