@@ -12,6 +12,7 @@ the other is searched.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from cimtool.passes.pipeline import stage_of
 from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.conformal import (
     RANKS,
+    IndependentPairs,
     certain_ranks,
     conformal_bound,
     independent_pairs,
@@ -69,7 +71,7 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     splits = [independent_pairs(data.truth, given.seed + i) for i in range(given.splits)]
-    rows = {
+    rows: dict[str, Callable[[IndependentPairs], Errors]] = {
         "random pairs": lambda s: halves(errors[s.random[:, 0], s.random[:, 1]]),
         "right pairs": lambda s: halves(errors[s.right[:, 0], s.right[:, 1]]),
         f"{RANKS} ranks, these items": lambda s: halves(
