@@ -256,6 +256,7 @@ def simulate(
     chip: Path | str | None = None,
     output: File | None = None,
     top: int | None = None,
+    bounds: File | None = None,
     device: str | None = None,
     say: Say = ...,
 ) -> dict[str, Array]:
@@ -266,6 +267,10 @@ def simulate(
     `device` as in `load`. If the bundle holds a gallery, only the texts are read: `top_index` are
     ids of its items, and `items` [m] are the ids of the columns of `scores`. A hybrid score returns
     the best items of each shortlist, or without `top` the whole shortlist.
+
+    `bounds` adds `bound`, the error of each score from the float score that `verify` states in that
+    report, and with `top` `certain` [n, top]: true at rank r if the float score has the r best
+    videos above all others too.
 
     With `noise`, arrays of the dies are added: `trial_scores` [T, n, m], `trial_rmse` [T] against
     the noise-free scores and, if the right pairs are known, `trial_r1` [T, 2]. For a hybrid score
@@ -280,6 +285,8 @@ def simulate(
     * `chip`: A measured chip to use instead of drawn dies.
     * `output`: File of the scores.
     * `top`: Keep only the K best videos of each text.
+    * `bounds`: The report.json of `cimtool verify` with a bound: adds its bound, and certain
+      ranks.
     * `device`: Compute with torch on cpu, cuda or cuda:N.
     """
 
@@ -297,6 +304,7 @@ def verify(
     noise: NoiseOptions | None = None,
     chip: Path | str | None = None,
     max_drift: Mapping[str, float] | None = None,
+    bound: float | None = None,
     junit: File | None = None,
     baseline: File | None = None,
     tolerance: Mapping[str, float] | None = None,
@@ -330,6 +338,8 @@ def verify(
     * `noise`: Draw dies with the target's noise.
     * `chip`: A measured chip to use instead of drawn dies.
     * `max_drift`: Fail above this value.
+    * `bound`: State the error that this share of pairs stays within (0.95), and the margin of
+      ranks.
     * `junit`: Write the checks as JUnit XML (.xml).
     * `baseline`: An earlier report.json; fail if a metric is worse.
     * `tolerance`: Fail only if surely worse than the baseline by more than this.
@@ -511,22 +521,26 @@ def search(
     *,
     top: int = 10,
     output: File | None = None,
+    bounds: File | None = None,
     dask: str | None = None,
     say: Say = ...,
 ) -> Mapping[str, Array]:
     """The best items of a gallery for each text, best first, by the exact scores of all items.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
-    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. `dask` is
-    the address of a Dask scheduler: its workers take one shard at a time and must see the gallery
-    under the same path; the answers are the same. Raises CimError for queries or a gallery that do
-    not fit, a changed shard, and a `top` that is not 1 to the number of items.
+    them as an `.npz` to `output`. `bounds` adds `certain` [n, top]: true at rank r if the float
+    score has the r best items above all others too, by the margin in that report of `verify`. Items
+    are scored in blocks, so that memory is bounded. `dask` is the address of a Dask scheduler: its
+    workers take one shard at a time and must see the gallery under the same path; the answers are
+    the same. Raises CimError for queries or a gallery that do not fit, a changed shard, bounds of
+    another bundle or of fewer items, and a `top` that is not 1 to the number of items.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Shards that `cimtool encode` wrote.
     * `queries`: Embeddings whose text rows are the queries (.npz, .npy or .pt).
     * `top`: Best items to keep for each query. [default: 10]
     * `output`: File of the answers.
+    * `bounds`: The report.json of `cimtool verify` with a bound: says which ranks are certain.
     * `dask`: Scheduler of a Dask cluster to search on. tcp://: anyone who reaches the cluster
       can run code in it and here; tls://: needs keys.
     """

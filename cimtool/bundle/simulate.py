@@ -17,6 +17,7 @@ from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.options import EMBEDDINGS, FILE, NPZ, option, optional, takes
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
+from cimtool.bundle.bounds import read_bounds, require_few, with_certain
 from cimtool.bundle.bundle import Bundle, Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
@@ -47,6 +48,9 @@ class SimulateOptions(DrawnOrMeasured):
     inputs: EmbeddingsLike = option("Embeddings to score.", EMBEDDINGS, positional=True)
     output: File | None = optional("File of the scores.", NPZ, short="o")
     top: int | None = optional("Keep only the K best videos of each text.", "K")
+    bounds: File | None = optional(
+        "The report.json of `cimtool verify` with a bound: adds its bound, and certain ranks.", FILE
+    )
     device: str | None = optional("Compute with torch on cpu, cuda or cuda:N.", "NAME")
 
 
@@ -60,6 +64,10 @@ def simulate(options: SimulateOptions, say: Say = silent) -> dict[str, Array]:
     `device` as in `load`. If the bundle holds a gallery, only the texts are read: `top_index` are
     ids of its items, and `items` [m] are the ids of the columns of `scores`. A hybrid score returns
     the best items of each shortlist, or without `top` the whole shortlist.
+
+    `bounds` adds `bound`, the error of each score from the float score that `verify` states in that
+    report, and with `top` `certain` [n, top]: true at rank r if the float score has the r best
+    videos above all others too.
 
     With `noise`, arrays of the dies are added: `trial_scores` [T, n, m], `trial_rmse` [T] against
     the noise-free scores and, if the right pairs are known, `trial_r1` [T, 2]. For a hybrid score
@@ -90,8 +98,18 @@ def run_simulation(options: SimulateOptions, say: Say) -> Simulation:
     if output is not None:
         check_output(Path(output), ".npz")
     check_one_source(noise, chip)
+    if options.bounds is not None and not (noise is None and chip is None):
+        raise ArgumentError(
+            "{bounds} are of noise-free scores; expected it without {}",
+            Argument("chip" if noise is None else "noise"),
+        )
     matcher = load(options.bundle, options.device)
     called = matcher.bundle.model.called
+    if options.bounds is not None and matcher.bundle.gallery is not None:
+        raise ArgumentError(
+            "{bounds} are not known for {}, which holds a gallery; expected a bundle without one",
+            matcher.bundle.folder,
+        )
     if noise is not None:
         data = _data_of_dies(matcher, inputs, top, "noise")
         found, called = _on_drawn(matcher, data, top, noise, say), data.called
@@ -99,7 +117,8 @@ def run_simulation(options: SimulateOptions, say: Say) -> Simulation:
         data = _data_of_dies(matcher, inputs, top, "chip")
         found, called = _on_chip(matcher, data, top, Path(chip), say), data.called
     elif matcher.bundle.gallery is None:
-        found = _all_pairs(matcher, inputs, top, say)
+        file = None if options.bounds is None else Path(options.bounds)
+        found = _all_pairs(matcher, inputs, top, file, say)
     else:
         found = _against_gallery(matcher, matcher.bundle.gallery, inputs, top, say)
     if output is not None:
@@ -244,15 +263,25 @@ def _against_gallery(
 
 
 def _all_pairs(
-    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, say: Say
+    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, file: Path | None, say: Say
 ) -> dict[str, Array]:
+    """All scores, or the best of each text; with the bounds of a report `file`, if one is given."""
+    bounds = None if file is None else read_bounds(file, matcher.bundle)
     read = read_data(inputs, matcher.bundle.model)
     say(f"encoding {read.counted}")
     text, video = (matcher.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
     say(f"scoring {len(read.text)} x {len(read.video)} pairs")
+    stated = {} if bounds is None else {"bound": np.array(bounds.score)}
     if top is None:
-        return {"scores": matcher.score(text, video)}
-    return best_scores(matcher.simulator, text, video, top, item_names(read.called)[1])
+        return {"scores": matcher.score(text, video)} | stated
+    items = item_names(read.called)[1]
+    if bounds is None or file is None:
+        return best_scores(matcher.simulator, text, video, top, items)
+    require_few(len(read.video), bounds, file)
+    # The next item says how far the last rank leads; a `top` beyond all is refused as it is.
+    more = top + 1 if 1 <= top < len(read.video) else top
+    best = best_scores(matcher.simulator, text, video, more, items)
+    return with_certain(best, top, bounds.margin) | stated
 
 
 def best_scores(

@@ -111,6 +111,9 @@ class SearchOptions(Record):
     )
     top: int = option("Best items to keep for each query.", "K", at_least=1, default=10)
     output: File | None = optional("File of the answers.", NPZ, short="o")
+    bounds: File | None = optional(
+        "The report.json of `cimtool verify` with a bound: says which ranks are certain.", FILE
+    )
     dask: str | None = optional(
         "Scheduler of a Dask cluster to search on. tcp://: anyone who reaches the cluster can run "
         "code in it and here; tls://: needs keys.",

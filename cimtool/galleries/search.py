@@ -17,6 +17,7 @@ from cimtool.base.files import check_output, keeping_inputs
 from cimtool.base.options import takes
 from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.threads import side_by_side
+from cimtool.bundle.bounds import read_bounds, require_few, with_certain
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
 from cimtool.galleries.encoding import GalleryShards, Shard, open_gallery
@@ -106,10 +107,12 @@ def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
     """The best items of a gallery for each text, best first, by the exact scores of all items.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
-    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. `dask` is
-    the address of a Dask scheduler: its workers take one shard at a time and must see the gallery
-    under the same path; the answers are the same. Raises CimError for queries or a gallery that do
-    not fit, a changed shard, and a `top` that is not 1 to the number of items.
+    them as an `.npz` to `output`. `bounds` adds `certain` [n, top]: true at rank r if the float
+    score has the r best items above all others too, by the margin in that report of `verify`. Items
+    are scored in blocks, so that memory is bounded. `dask` is the address of a Dask scheduler: its
+    workers take one shard at a time and must see the gallery under the same path; the answers are
+    the same. Raises CimError for queries or a gallery that do not fit, a changed shard, bounds of
+    another bundle or of fewer items, and a `top` that is not 1 to the number of items.
     """
     top, output = options.top, options.output
     if output is not None:
@@ -125,14 +128,21 @@ def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
         raise ArgumentError(
             "{top} is {}; expected 1 to {}, the number of items", top, held.index.items
         )
+    bounds, more = None, top
+    if options.bounds is not None:
+        bounds = read_bounds(Path(options.bounds), opened)
+        require_few(held.index.items, bounds, Path(options.bounds))
+        more = min(top + 1, held.index.items)  # the next item says how far the last rank leads
     rows = read_rows(options.queries, "text", opened.model)
     program = opened.program
-    wanted = ShardSearch(program, Simulator(program).encode("text", rows), top)
+    wanted = ShardSearch(program, Simulator(program).encode("text", rows), more)
     found, done = BestItems.none(len(rows)), 0
     for best in _answers(wanted, held, options.dask):
-        found, done = found.joined(best, top), done + 1
+        found, done = found.joined(best, more), done + 1
         say(PartDone(f"shard {done} of {len(held.shards)}: searched for {len(rows)} texts"))
     answer = {"top_index": found.items, "top_score": found.scores}
+    if bounds is not None:
+        answer = with_certain(answer, top, bounds.margin)
     if output is not None:
         write_scores(Path(output), answer)
     return answer

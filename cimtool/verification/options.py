@@ -58,6 +58,10 @@ class DriftOptions(SeenData, DrawnOrMeasured, GalleryOptions):
     """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
 
     max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
+    bound: float | None = optional(
+        "State the error that this share of pairs stays within (0.95), and the margin of ranks.",
+        "SHARE",
+    )
     junit: File | None = optional("Write the checks as JUnit XML (.xml).", FILE)
 
 

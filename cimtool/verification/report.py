@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter
 
+import cimtool.verification.bounds  # noqa: F401, a section of every schema
 from cimtool import __version__
 from cimtool.base.errors import CheckFailed
 from cimtool.base.json_files import six_digits

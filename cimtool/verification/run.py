@@ -30,6 +30,7 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
+from cimtool.verification.bounds import drawn_pairs
 from cimtool.verification.drift import DISTANCE, baseline_losses
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.headline import DriftRows, find_drift
@@ -58,6 +59,9 @@ from cimtool.verification.sections import SectionInputs, measure_sections, secti
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
 from cimtool.verification.worth import in_larger_gallery, worth_of
+
+ONLY_DROP = ArgumentError("which {bound} is for, or {calibration_rows} drop")
+"""The way out of rows that the bundle was calibrated on: their errors are not those of new rows."""
 
 
 def verify_bundle(
@@ -107,6 +111,9 @@ def verify_bundle(
         earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
     check_items(options.gallery, data)
+    if options.bound is not None:
+        require_unseen(bundle.calibration, data, bundle.name, ONLY_DROP)
+        drawn_pairs(data, options.bound, references.seed)
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
@@ -140,7 +147,9 @@ def verify_bundle(
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
-    sections = measure_sections(SectionInputs(bundle, data, references, drift))
+    sections = measure_sections(
+        SectionInputs(bundle, data, references, drift, runs.scores, options.bound)
+    )
     beside = None
     if earlier is not None:
         beside = earlier.beside(drift, section_values(sections), data.truth, seed)

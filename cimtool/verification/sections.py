@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.json_files import six_digits
 from cimtool.base.named import Named
 from cimtool.base.typed_fields import fits
@@ -22,12 +23,17 @@ from cimtool.verification.references import References
 
 @dataclass(frozen=True, eq=False)
 class SectionInputs:
-    """The bundle, the data, the references and the drift that a section is measured on."""
+    """The bundle, the data, the references and the drift that a section is measured on.
+
+    `compiled` are the scores [n, m]; `confidence` is that of the bounds asked for, or None.
+    """
 
     bundle: Bundle
     data: Embeddings
     references: References
     drift: DriftFindings
+    compiled: FloatArray
+    confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ class ReportSection(Named):
 
 
 def measure_sections(measured: SectionInputs) -> dict[str, Any]:
-    """Measure every known section; those that have nothing to say are not there."""
-    found = {name: kind.measure(measured) for name, kind in ReportSection.every().items()}
+    """Measure every known section, by name; those that have nothing to say are not there."""
+    found = {name: kind.measure(measured) for name, kind in sorted(ReportSection.every().items())}
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -88,7 +94,7 @@ def sections_schema() -> dict[str, Any]:
     """The JSON Schema of all sections; those of plug-ins may stand beside them."""
     return {
         "type": "object",
-        "properties": {name: one.schema() for name, one in ReportSection.every().items()},
+        "properties": {name: one.schema() for name, one in sorted(ReportSection.every().items())},
         "additionalProperties": {"type": "object"},
     }
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cimtool.base.modality_names import item_names, way_names
+from cimtool.bundle.bounds import bound_sentences
 from cimtool.bundle.simulate import (
     Percentiles,
     SimulateOptions,
@@ -29,7 +30,8 @@ def command(out: Output, options: SimulateOptions) -> None:
     program`) reads only the texts and scores them against the gallery's items: `top_index` are
     their ids, and `items` are the ids of the columns of `scores`. With --noise it also writes
     `trial_scores` [dies, texts, videos], and prints what the median die and the worst in twenty
-    keep.
+    keep. With --bounds it also writes `bound`, which a score's error stays within, and with --top
+    `certain`: the ranks that are those of the float score.
     """
     found = run_simulation(options, out.say)
     output, gallery = Path(options.output or ""), found.bundle.gallery
@@ -37,7 +39,12 @@ def command(out: Output, options: SimulateOptions) -> None:
     shapes = {name: list(array.shape) for name, array in found.arrays.items()}
     document = Document(
         "",
-        (*_dies(found, summary), wrote_arrays(output, shapes), *_gallery(found)),
+        (
+            *_dies(found, summary),
+            *bound_sentences(found.arrays),
+            wrote_arrays(output, shapes),
+            *_gallery(found),
+        ),
         lambda: {
             "bundle": options.bundle,
             "written": [output],

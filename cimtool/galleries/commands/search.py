@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cimtool.bundle.bounds import bound_sentences
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.galleries import api
@@ -17,7 +18,8 @@ def command(out: Output, options: SearchOptions) -> None:
 
     Writes `top_index` and `top_score` [texts, K], best first, as `cimtool simulate --top` does. If
     scores are equal, the lower row comes first. Memory does not grow with the gallery. Workers of
-    a Dask cluster must see the gallery under the same path; their answers are the same.
+    a Dask cluster must see the gallery under the same path; their answers are the same. With
+    --bounds it also writes `certain`: the ranks that are those of the float score.
     """
     found, output = api.search(**vars(options), say=out.say), Path(options.output or "")
     shapes = {name: list(array.shape) for name, array in found.items()}
@@ -27,4 +29,5 @@ def command(out: Output, options: SearchOptions) -> None:
         "written": [output],
         "arrays": shapes,
     }
-    out.result(Document("", (wrote_arrays(output, shapes),), lambda: values))
+    blocks = (*bound_sentences(found), wrote_arrays(output, shapes))
+    out.result(Document("", blocks, lambda: values))
