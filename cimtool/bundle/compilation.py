@@ -52,6 +52,7 @@ from cimtool.hardware.settings import (
 )
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import Span
 from cimtool.ir.program import Program, as_inputs
 from cimtool.loading.calibration_rows import row_list
 from cimtool.loading.digests import digests_of, row_digests
@@ -63,6 +64,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FIT_ROWS
+from cimtool.passes.curves import DOMAIN_MARGIN
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
@@ -403,6 +405,7 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
             f"warning: the {model.head.surrogate} is constant over the calibration data "
             f"({ends}), so every pair gets the same score"
         )
+    notes += _beyond_fit(model, spans)
     if not model.head.is_surrogate:
         notes.append(model.head.closed_form_note)
     elif model.a is None or model.b is None:
@@ -410,6 +413,26 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
             "warning: the teacher's a and b are not known, so drift is measured against the float "
             "polynomial"
         )
+    return notes
+
+
+def _beyond_fit(model: Model, spans: Mapping[str, Span]) -> list[str]:
+    """Warnings if statistics of the calibration pairs lie far outside the range of the fit.
+
+    A polynomial means nothing there: its powers grow. By DOMAIN_MARGIN of its width it may be left.
+    """
+    notes = []
+    for name, (least, most) in (model.head.fitted_ranges or {}).items():
+        if name not in spans:
+            continue
+        (lo, hi), margin = spans[name], DOMAIN_MARGIN * (most - least)
+        if lo < least - margin or hi > most + margin:
+            notes.append(
+                f"warning: {name} of the calibration pairs is {lo:.6g} to {hi:.6g}, and the "
+                f"{model.head.surrogate} was fitted on {least:.6g} to {most:.6g}: pairs beyond it "
+                "are extrapolated and may be wrong by any amount; expected one that was fitted on "
+                "this model (`cimtool teacher`, `cimtool fit`)"
+            )
     return notes
 
 
