@@ -71,9 +71,9 @@ def require_digits(code: WeightCode) -> None:
     """Raise CimError for a code whose cells do not hold the digits that are summed."""
     if not code.holds_digits:
         raise CimError(
-            f'encoding = "{code.name}": its cells hold no digits but what an array makes them of, '
-            "which images, benches and test vectors do not describe; expected a build with "
-            'encoding = "twos-complement" for these, or --format c'
+            f'encoding = "{code.name}": an array makes its digits of what cells hold, which '
+            'hand-offs and test vectors do not describe; expected encoding = "twos-complement", or '
+            "the format onnx"
         )
 
 

@@ -68,6 +68,11 @@ class WeightCode(Named):
         return bits
 
     @property
+    def symmetric(self) -> bool:
+        """Weights reach as far down as up: cells hold magnitudes."""
+        return self.paired
+
+    @property
     def largest(self) -> int:
         """The largest weight that a trained one is rounded to; the least is its negative."""
         return (1 << self.precision) - 1
@@ -229,6 +234,10 @@ class SignMagnitude(WeightCode, name="sign-magnitude"):
 
     analog: ClassVar[bool] = False
     holds_digits: ClassVar[bool] = False
+
+    @property
+    def symmetric(self) -> bool:
+        return True
 
     @property
     def slices(self) -> int:

@@ -21,9 +21,9 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
     for graph in (program.text, program.video):
         for name, op in graph.operations(QuantizedMvm).items():
             layer = f"{graph.name}.{name}"
-            # Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+            # Cells of magnitudes hold no -128 in 8 bits.
             lowest, highest = int(op.codes.min()), int(op.codes.max())
-            reach = max(highest, -lowest if settings.weight_code.paired else -lowest - 1, 1)
+            reach = max(highest, -lowest if settings.weight_code.symmetric else -lowest - 1, 1)
             bits = {"weight_bits": max(op.weight_bits, reach.bit_length() + 1)}
             if bits["weight_bits"] > MOST_BITS:
                 raise CimError(

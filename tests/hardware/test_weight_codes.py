@@ -154,5 +154,5 @@ def test_digital_codes_in_cells_of_a_bit(
     assert (code.largest, code.slices, code.cells_per_weight) == (largest, slices, cells)
     assert not code.analog
     stored = StoredWeights(np.zeros((2, 2), int), changed(PLAIN, encoding=encoding))
-    with pytest.raises(CimError, match=f'encoding = "{encoding}": its cells hold no digits but'):
+    with pytest.raises(CimError, match=f'encoding = "{encoding}": an array makes its digits'):
         cell_digits(stored, slice(None))
