@@ -52,7 +52,7 @@ from cimtool.passes.formats import (
     value_format,
 )
 from cimtool.passes.rounding import correct_bias, layer_means, least_error_weights
-from cimtool.passes.weight_grids import weight_grid
+from cimtool.passes.weight_grids import output_gain, weight_grid
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45
@@ -216,12 +216,14 @@ def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> st
     least = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
     least = np.maximum(least, (np.maximum(scale, least).max() or 1.0) * COLUMN_FLOOR)
     scale, grid = weight_grid(effective, code, np.maximum(scale, least), least)
-    target = effective / scale
+    target, rows = effective / scale, None
     if builder.options.weight_rounding == "gptq":
         rows = builder.rows(inputs[0])
         weight = least_error_weights(target, rows, grid, builder.options.bias_correction)
     else:
         weight = grid.nearest(target).astype(np.int64)
+    if code.shared_rows is not None:
+        scale = scale * output_gain(target, weight, rows)
     return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
 
 

@@ -70,6 +70,27 @@ def weight_grid(
     return units, WeightGrid(steps, element, code.precision)
 
 
+def output_gain(target: FloatArray, weight: IntArray, rows: IntArray | None) -> FloatArray:
+    """The factors [N] by which outputs of whole weights are too small, on average.
+
+    Units and exponents of least error make weights smaller, and a score of distances would count
+    that in each pair. With `y` the real and `q` the rounded outputs of `rows` [n, K], less their
+    means, it is `sum y^2 / sum y q`; without rows, `y` and `q` are the weights themselves.
+    """
+    real, rounded = target, weight.astype(np.float64)
+    if rows is not None:
+        centred = rows - rows.mean(axis=0)
+        real, rounded = centred @ real, centred @ rounded
+    squares, products = np.square(real).sum(axis=0), (real * rounded).sum(axis=0)
+    factor = np.divide(squares, products, where=products > 0, out=np.ones(len(squares)))
+    # The last bits of a CPU's sums must not count.
+    return np.asarray(np.clip(np.rint(factor * GAIN_STEPS) / GAIN_STEPS, 0.5, 2.0))
+
+
+GAIN_STEPS = 4096
+"""Steps to 1 that a gain is rounded to."""
+
+
 def _block_errors(target: FloatArray, grid: WeightGrid, code: WeightCode) -> FloatArray:
     """Squared errors [blocks, N] of rounding `target` to a grid, summed over shared rows."""
     error = np.square(target - grid.nearest(target))

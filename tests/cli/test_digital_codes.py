@@ -71,7 +71,9 @@ def test_what_describes_cells_is_refused(
     assert compiled(encoding="mxint", weight_bits=4).status == 0
     ran = cimtool("export", tmp_path / "b", "--format", kind, "-o", tmp_path / "out")
     assert ran.status == 2
-    assert ran.sentence.startswith('encoding = "mxint": an array makes its digits of what cells hold')
+    assert ran.sentence.startswith(
+        'encoding = "mxint": an array makes its digits of what cells hold'
+    )
     assert not (tmp_path / "out").exists()
 
 

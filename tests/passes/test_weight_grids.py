@@ -12,7 +12,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.format import round_half_up
 from cimtool.passes.rounding import least_error_weights
-from cimtool.passes.weight_grids import WeightGrid, weight_grid
+from cimtool.passes.weight_grids import WeightGrid, output_gain, weight_grid
 
 CODES = [("twos-complement", 4), ("mxint", 4), ("mxint", 8), ("mxfp", 4), ("mxfp", 6)]
 
@@ -72,3 +72,19 @@ def test_blocks_of_different_size_err_less_with_exponents(encoding: str) -> None
         weight, scale = rounded(effective, name, 4)
         errors[name] = np.square(weight * scale - effective).sum()
     assert errors[encoding] < 0.5 * errors["twos-complement"]
+
+
+def test_a_gain_brings_outputs_back_to_their_size() -> None:
+    rng = np.random.default_rng(5)
+    target = rng.normal(size=(70, 4)) * 6
+    rows = rng.integers(-9, 90, (300, 70))
+    weight = np.rint(target * np.array([0.5, 0.8, 1.0, 1.0])).astype(np.int64)
+    weight[:, 3] = 0  # nothing of it is left: its unit stays
+    for seen in (None, rows):
+        gain = output_gain(target, weight, seen)
+        np.testing.assert_allclose(gain[:3], [2.0, 1.25, 1.0], rtol=0.02)
+        assert gain[3] == 1.0
+    y, q = ((rows - rows.mean(axis=0)) @ w for w in (target, weight))
+    slope = (y * q * output_gain(target, weight, rows)).sum(axis=0) / np.square(y).sum(axis=0)
+    np.testing.assert_allclose(slope[:3], 1.0, atol=2.0**-11)
+    assert (output_gain(target, weight, rows[:1]) == 1.0).all()
