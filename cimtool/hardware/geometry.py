@@ -113,7 +113,7 @@ def check_array(keys: Keys) -> None:
 def check_meaning(keys: Keys) -> None:
     """Raise ValueError for a choice that means nothing with an encoding."""
     code = keys.weight_code
-    if code.widths is not None and code.bits not in code.widths:
+    if code.widths is not None and not code.takes(code.bits):
         listed = ", ".join(map(str, code.widths))
         raise ValueError(
             f'weight_bits = {code.bits}: encoding = "{code.name}" has no weights of so many bits; '

@@ -63,6 +63,11 @@ class WeightCode(Named):
     """The bits that a weight may have; None: any."""
 
     @classmethod
+    def takes(cls, bits: int) -> bool:
+        """True if weights may have so many bits."""
+        return cls.widths is None or bits in cls.widths
+
+    @classmethod
     def stored_bits(cls, bits: int) -> int:
         """Bits of a weight that its cells hold."""
         return bits
