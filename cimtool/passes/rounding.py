@@ -159,7 +159,7 @@ def _round(t, upper, steps, limit, precision):  # type: ignore[no-untyped-def]  
     """Round the columns of `t` in place."""
     size, width = t.shape
     errors = np.zeros((size, width))
-    total = np.empty(width)
+    total, whole = np.empty(width), 2.0**precision
     for k in range(size - 1, -1, -1):
         total[:] = t[k]
         weights = upper[k]
@@ -177,8 +177,10 @@ def _round(t, upper, steps, limit, precision):  # type: ignore[no-untyped-def]  
             j += 1
         for c in range(width):
             element = min(max(total[c] / steps[k, c], -limit), limit)
-            unit = 2.0 ** max(math.frexp(element)[1] - precision, 0)
-            q = np.floor(element / unit + 0.5) * unit * steps[k, c]
+            if limit >= whole:
+                unit = 2.0 ** max(math.frexp(element)[1] - precision, 0)
+                element = np.floor(element / unit + 0.5) * unit
+            q = np.floor(element + 0.5) * steps[k, c]
             errors[k, c] = t[k, c] - q
             t[k, c] = q
 
