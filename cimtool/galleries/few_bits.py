@@ -236,7 +236,7 @@ class FewBitShortlist(CentredRows):
         super().__init__(score, examples)
         self.settings = settings
         self.text, self.video = examples.text - self.of_query, examples.video - self.of_item
-        self.paired = settings.of_layer(PRODUCT_LAYER).weight_code.symmetric
+        self.paired = settings.of_layer(PRODUCT_LAYER).weight_code.paired
         self.whole = CodedSpace(self.text, self.video, self.paired, self.query.bits)
         self._reduced: dict[int, tuple[Components, CodedSpace]] = {}
 

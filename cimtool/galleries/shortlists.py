@@ -290,7 +290,7 @@ def _candidates(
     dimensions = [None, *(one for one in halves if LEAST_DIMENSIONS <= one <= most_dimensions)]
     by_cells = {}
     for bits in range(1, MOST_BITS + 1):
-        held = ItemCodes(bits, 1.0, own.weight_code.symmetric).weight_bits
+        held = ItemCodes(bits, 1.0, own.weight_code.paired).weight_bits
         by_cells[own.with_weights(held).cells_per_weight] = bits
     features = job.few_bits.query.bits
     asked = options.shortlist_dimensions, options.shortlist_bits, options.query_bits

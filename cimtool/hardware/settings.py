@@ -144,11 +144,11 @@ class Settings(Keys):
                 f'shortlist = {self.shortlist}: score_mapping = "{self.score_mapping}" uses none; '
                 'expected score_mapping = "hybrid" with it'
             )
-        if self.weight_code.shared_rows is not None and self.score_mapping != "digital":
+        if not self.weight_code.holds_digits and self.score_mapping != "digital":
             raise ValueError(
-                f'score_mapping = "{self.score_mapping}": with encoding = "{self.encoding}" '
-                "weights share exponents, which stored items, integers already, do not fit; "
-                'expected score_mapping = "digital"'
+                f'score_mapping = "{self.score_mapping}": items are stored as the digits of cells, '
+                f'which encoding = "{self.encoding}" has none of; expected score_mapping = '
+                '"digital", or encoding = "twos-complement"'
             )
         views: list[tuple[str, Settings]] = [("", self)]
         for own in self.layers:

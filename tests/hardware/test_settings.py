@@ -395,7 +395,7 @@ def test_an_array_that_cannot_be_is_one_sentence(flags: dict[str, object], sente
             "rows_active = 8: 32 rows share an exponent",
         ),
         (
-            DIGITAL, {"encoding": "mxint", "score_mapping": "in-memory"},
+            DIGITAL, {"encoding": "sign-magnitude", "score_mapping": "in-memory"},
             'score_mapping = "in-memory": .* expected score_mapping = "digital"',
         ),
     ],
