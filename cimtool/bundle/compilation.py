@@ -41,7 +41,12 @@ from cimtool.bundle.options import BuildOptions
 from cimtool.bundle.outputs_check import check_outputs
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences, tiling_table
-from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
+from cimtool.hardware.configuration import (
+    Configuration,
+    code_notes,
+    level_notes,
+    reference_notes,
+)
 from cimtool.hardware.placement import floorplan, placements
 from cimtool.hardware.settings import (
     SettingOptions,
@@ -265,7 +270,7 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     if decided.score_mapping != "digital":
         check_mapped(model.head, stages[-1].program, decided.score_mapping)
     notes += level_notes(configuration.target, decided, layers)
-    notes += reference_notes(configuration.target, decided)
+    notes += reference_notes(configuration.target, decided) + code_notes(decided)
     notes += _score_notes(model, stages)
     notes += _equal_notes(stages[-1].program, rows, data.called)
     queries = _queries(decided, stages, data, notes)

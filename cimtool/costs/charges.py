@@ -103,7 +103,7 @@ def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rat
         return Cost()
     own = [one for one in layers if one.shares is None and one.graph == graph]
     written = programming(sum(one.cells for one in own), rounds, plan, rates)
-    bits = sum(one.rows * one.columns * one.weight_bits for one in own)
+    bits = sum(one.held_bits for one in own)
     moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})
     read = digital_cost(moved, rates.prices)
     both = written + read

@@ -170,7 +170,8 @@ class Rates:
     def _shift_add_price(self, layer: Placement, settings: Settings) -> Quantity | None:
         unit = self.prices.unit("shifts")
         bits = layer.weight_bits + layer.input_bits + (layer.rows - 1).bit_length()
-        return None if unit is None else unit.of(layer.column_sums * bits)
+        # A shared exponent shifts the sum of its rows once, after the last cycle.
+        return None if unit is None else unit.of((layer.column_sums + layer.exponents) * bits)
 
     @property
     def weights(self) -> int | None:

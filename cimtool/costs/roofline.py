@@ -76,7 +76,7 @@ def other_machines(estimate: Estimate) -> tuple[MachineCost, ...]:
     if query is None or held is None:
         return ()
     layers = [place for place in estimate.placements if place.graph == "text"]
-    moved = held + sum(place.macs * place.weight_bits for place in layers) / 8
+    moved = held + sum(place.held_bits for place in layers) / 8
     operations = 2 * (query.macs + query.digital.multiplications)
     found = []
     for machine in reference().machines:

@@ -432,7 +432,9 @@ class BitSolver:
         for width, bits in zip(_widths(name), now, strict=True):
             fixed = width in self.layers.kept or (width == VARIANCE and not self.reads_variance)
             low, high = min(bits, max(bits - REACH, FEWEST)), max(bits, min(bits + REACH, MOST))
-            each.append(range(bits, bits + 1) if fixed else range(low, high + 1))
+            near = range(bits, bits + 1) if fixed else range(low, high + 1)
+            takes = self.layers.start.settings.weight_code.takes
+            each.append([n for n in near if width.key != "weight_bits" or takes(n)])
         one, two = each
         return itertools.product(one, two)
 

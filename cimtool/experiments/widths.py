@@ -9,7 +9,7 @@ model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -140,7 +140,10 @@ class LayerCosts:
         if width in self.kept:
             return ()
         may_go = width.key == "weight_bits" and width.layer in self.matrices and bits != LEFT_OUT
-        return *range(bits - 1, LOWEST_BITS - 1, -1), *((LEFT_OUT,) if may_go else ())
+        lower: Iterable[int] = range(bits - 1, LOWEST_BITS - 1, -1)
+        if width.key == "weight_bits":
+            lower = filter(self.start.settings.weight_code.takes, lower)
+        return *lower, *((LEFT_OUT,) if may_go else ())
 
     def configured(self, bits: BitAssignment) -> Configuration:
         """The configuration with these bits, which override its settings of layers."""

@@ -27,7 +27,7 @@ from cimtool.hardware.image_file import (
 from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Placement, placements
-from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.stored import StoredWeights, require_digits
 from cimtool.ir.program import Graph, Node
 from cimtool.loading.embeddings import Embeddings
 
@@ -182,9 +182,10 @@ def empty_images(bundle: Bundle) -> ImagesFile:
 def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> LayerImage:
     """The image of a layer, before its arrays are known.
 
-    Raises CimError for digits that do not fit their cells.
+    Raises CimError for cells that hold no digits, and for digits that do not fit their cells.
     """
     crossbar, code = stored.crossbar, stored.crossbar.weights
+    require_digits(code)
     slices = []
     for number, one in enumerate(stored.slices[:: 1 + crossbar.columns_by_polarity]):
         lo, hi = int(one.digits.min()) + code.baseline, int(one.digits.max()) + code.baseline

@@ -9,6 +9,7 @@ from pathlib import Path
 from cimtool.hardware.references import SCOPES
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import Target, load_target
+from cimtool.hardware.weight_codes import EXPONENT_BITS
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
         if one.status not in ("confirmed", "derived"):
             return [f'references = "{kind}" is {one.status} for {target.name}: {one.source}']
     return []
+
+
+def code_notes(settings: Settings) -> list[str]:
+    """A sentence if rows share exponents: their bits, and what is not counted."""
+    code = settings.weight_code
+    if code.shared_rows is None:
+        return []
+    bits = code.bits + EXPONENT_BITS / code.shared_rows
+    return [
+        f'encoding = "{code.name}": {code.bits}-bit weights take {bits:g} bits with the '
+        f"{EXPONENT_BITS} bits of an exponent for {code.shared_rows} rows of a column; reads of "
+        "exponents from DRAM and shifts by them are counted, their registers are not"
+    ]
 
 
 def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> list[str]:

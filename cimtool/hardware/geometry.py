@@ -84,6 +84,13 @@ def check_array(keys: Keys) -> None:
             f"rows_active = {active}: must be at most {weight_rows}, the rows of weights in an "
             "array"
         )
+    shared = code.shared_rows
+    for name, rows in (("rows", keys.weight_rows), ("rows_active", active)):
+        if shared is not None and rows is not None and rows % shared:
+            raise ValueError(
+                f'{name} = {rows}: {shared} rows share an exponent with encoding = "{code.name}"; '
+                f"expected a multiple of {shared}"
+            )
     if keys.columns is not None and keys.redundant_columns:
         most = keys.columns - keys.auxiliary_columns - keys.columns_per_weight
         if keys.redundant_columns > most >= 0:
@@ -106,6 +113,12 @@ def check_array(keys: Keys) -> None:
 def check_meaning(keys: Keys) -> None:
     """Raise ValueError for a choice that means nothing with an encoding."""
     code = keys.weight_code
+    if code.widths is not None and not code.takes(code.bits):
+        listed = ", ".join(map(str, code.widths))
+        raise ValueError(
+            f'weight_bits = {code.bits}: encoding = "{code.name}" has no weights of so many bits; '
+            f"expected one of {listed}"
+        )
     if keys.adc_on == "polarity" and not code.paired:
         raise ValueError(
             f'adc_on = "polarity" with encoding = "{keys.encoding}": only a differential pair has '

@@ -18,6 +18,7 @@ from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
+from cimtool.hardware.weight_codes import EXPONENT_BITS, WeightCode
 from cimtool.ir.program import MODALITIES, Graph, Program
 
 
@@ -68,6 +69,17 @@ class Placement:
     def macs(self) -> int:
         """Multiplications and additions of one product."""
         return self.rows * self.columns
+
+    @property
+    def exponents(self) -> int:
+        """Exponents that rows of a column share; none with most codes."""
+        shared = WeightCode.named(self.encoding, "encoding").shared_rows
+        return 0 if shared is None else -(-self.rows // shared) * self.columns
+
+    @property
+    def held_bits(self) -> int:
+        """Bits of all weights, shared exponents included."""
+        return self.macs * self.weight_bits + self.exponents * EXPONENT_BITS
 
     @property
     def column_sums(self) -> int:

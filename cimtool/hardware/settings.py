@@ -21,6 +21,7 @@ from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
+from cimtool.hardware.weight_codes import WeightCode
 
 LEFT_OUT = 0
 """Bits of a product of a score in the memory that no array computes."""
@@ -154,6 +155,12 @@ class Settings(Keys):
                 f'shortlist = {self.shortlist}: score_mapping = "{self.score_mapping}" uses none; '
                 'expected score_mapping = "hybrid" with it'
             )
+        if not self.weight_code.holds_digits and self.score_mapping != "digital":
+            raise ValueError(
+                f'score_mapping = "{self.score_mapping}": items are stored as the digits of cells, '
+                f'which encoding = "{self.encoding}" has none of; expected score_mapping = '
+                '"digital", or encoding = "twos-complement"'
+            )
         views: list[tuple[str, Settings]] = [("", self)]
         for own in self.layers:
             views.append((f"{dotted(('layers', own.pattern))}: ", self._seen([own])))
@@ -248,6 +255,13 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
         values["adc_parameters"] = None  # those of the target's own kind
     sources = f'target "{target.name}"' + (f" with {file}" if file else "")
     where = f"settings for {sources}"
+    code = WeightCode.named(values["encoding"], "encoding")
+    if target.keys.adc_bits is not None and not code.holds_digits:
+        analog = (name for name, one in WeightCode.family.items() if one.analog)
+        raise CimError(
+            f'{where}: encoding = "{code.name}": its arrays convert sums of what cells conduct, '
+            f"and this code is for digital adders; expected {', '.join(analog)}"
+        )
     settings = validated(Settings, values | {"layers": layers, "settable": target.settable}, where)
     with naming(where):
         for overrides in given:

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray, narrow
+from cimtool.base.errors import CimError
 from cimtool.hardware.converted_layer import Cells
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.weight_codes import Slice, plain, stored_slices
+from cimtool.hardware.weight_codes import Slice, WeightCode, plain, stored_slices
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +67,23 @@ class StoredWeights:
         return total * self.crossbar.inputs.lift
 
 
+def require_digits(code: WeightCode) -> None:
+    """Raise CimError for a code whose cells do not hold the digits that are summed."""
+    if not code.holds_digits:
+        raise CimError(
+            f'encoding = "{code.name}": an array makes its digits of what cells hold, which '
+            'hand-offs and test vectors do not describe; expected encoding = "twos-complement", or '
+            "the format onnx"
+        )
+
+
 def cell_digits(stored: StoredWeights, rows: slice) -> Array:
-    """Contents of the cells [rows, N, slices, polarities] of some rows, as unsigned numbers."""
+    """Contents of the cells [rows, N, slices, polarities] of some rows, as unsigned numbers.
+
+    Raises CimError for a code whose cells do not hold digits.
+    """
     crossbar, code = stored.crossbar, stored.crossbar.weights
+    require_digits(code)
     digits = np.stack([one.digits[rows] for one in stored.slices], axis=2)
     if crossbar.columns_by_polarity:
         cells = digits.reshape(*digits.shape[:2], -1, 2)

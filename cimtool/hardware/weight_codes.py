@@ -55,11 +55,37 @@ class WeightCode(Named):
     """Columns may hold complements."""
     reference_column: ClassVar[bool] = False
     """Converters see each column of an array less one that conducts `baseline` in every row."""
+    holds_digits: ClassVar[bool] = True
+    """The cells hold the digits; else the array makes these of what its cells hold."""
+    shared_rows: ClassVar[int | None] = None
+    """Rows of a column that share an exponent, which lies beside their cells."""
+    widths: ClassVar[tuple[int, ...] | None] = None
+    """The bits that a weight may have; None: any."""
+
+    @classmethod
+    def takes(cls, bits: int) -> bool:
+        """True if weights may have so many bits."""
+        return cls.widths is None or bits in cls.widths
 
     @classmethod
     def stored_bits(cls, bits: int) -> int:
         """Bits of a weight that its cells hold."""
         return bits
+
+    @property
+    def symmetric(self) -> bool:
+        """Weights reach as far down as up: cells hold magnitudes."""
+        return self.paired
+
+    @property
+    def largest(self) -> int:
+        """The largest weight that a trained one is rounded to; the least is its negative."""
+        return (1 << self.precision) - 1
+
+    @property
+    def precision(self) -> int:
+        """Significant bits of a weight, or of one that shares an exponent before its shift."""
+        return self.bits - 1
 
     @property
     def slices(self) -> int:
@@ -205,6 +231,145 @@ class TwosComplement(WeightCode, name="twos-complement"):
         if self.cell_bits == 1:
             return (*slices, plain(-(weight >> top), groups, top, -1))
         return (*slices, plain(weight >> top, groups, top))
+
+
+@dataclass(frozen=True)
+class SignMagnitude(WeightCode, name="sign-magnitude"):
+    """Digits of |W| in cells that digital adders read, and the sign of W in one more bit."""
+
+    analog: ClassVar[bool] = False
+    holds_digits: ClassVar[bool] = False
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    @property
+    def slices(self) -> int:
+        return -(-self.precision // self.cell_bits)
+
+    @property
+    def cells_per_weight(self) -> int:
+        return -(-self.bits // self.cell_bits)
+
+    @property
+    def digit_limits(self) -> tuple[int, int]:
+        return -self.cell_maximum, self.cell_maximum
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        sign, size = np.sign(weight), np.abs(weight)
+        return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in self.shifts)
+
+
+@dataclass(frozen=True)
+class MiniFloat(SignMagnitude):
+    """Numbers of a sign, an exponent of 2 bits and the rest mantissa, in units of the least.
+
+    E2M1 of 4 bits holds 0, 1, 2, 3, 4, 6, 8, 12: the halves of 0 to 6. Exponents 0 and 1 shift
+    nothing, 2 and 3 shift by 1 and 2. An array shifts the digits of the significand, whose hidden
+    bit is not stored.
+    """
+
+    @property
+    def largest(self) -> int:
+        return (1 << self.precision) - 1 << MOST_FLOAT_SHIFT
+
+    @property
+    def precision(self) -> int:
+        return self.bits - 2
+
+    @property
+    def digit_limits(self) -> tuple[int, int]:
+        most = self.cell_maximum << MOST_FLOAT_SHIFT
+        return -most, most
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        size = np.abs(weight)
+        beyond = [size >= 1 << self.precision + shift for shift in range(MOST_FLOAT_SHIFT)]
+        shift = np.sum(beyond, axis=0)
+        significands = super().encode(np.sign(weight) * (size >> shift), groups)
+        return tuple(replace(one, digits=one.digits << shift) for one in significands)
+
+
+MOST_FLOAT_SHIFT = 2
+"""The largest shift of a MiniFloat's significand."""
+
+
+SHARED_ROWS, EXPONENT_BITS = 32, 8
+"""Rows that share an exponent in an MX format, and the bits of one: the specification's."""
+
+MOST_EXPONENT = 3
+"""The largest exponent of a block of weights."""
+
+
+@dataclass(frozen=True)
+class Microscaled(WeightCode):
+    """Elements whose power-of-two exponent is shared by 32 rows of a column, in digital arrays.
+
+    OCP Microscaling Formats (MX) specification 1.0, 2023. There an exponent has 8 bits (E8M0).
+    Here a column has a real scale too, so that exponents of 0 to MOST_EXPONENT reach all blocks
+    but those whose largest weight is under 1/16 of the column's; these are rounded to steps of
+    exponent 0. A weight is `element << exponent`, an integer, so that products stay exact.
+    """
+
+    element: ClassVar[type[WeightCode]]
+    """The code of an element."""
+    analog: ClassVar[bool] = False
+    holds_digits: ClassVar[bool] = False
+    shared_rows: ClassVar[int | None] = SHARED_ROWS
+
+    @property
+    def _element(self) -> WeightCode:
+        return self.element(self.bits, self.cell_bits)
+
+    @property
+    def largest(self) -> int:
+        return self._element.largest << MOST_EXPONENT
+
+    @property
+    def precision(self) -> int:
+        return self._element.precision
+
+    @property
+    def slices(self) -> int:
+        return self._element.slices
+
+    @property
+    def cells_per_weight(self) -> int:
+        return self._element.cells_per_weight
+
+    @property
+    def digit_limits(self) -> tuple[int, int]:
+        lo, hi = self._element.digit_limits
+        return lo << MOST_EXPONENT, hi << MOST_EXPONENT
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        shifts = self.exponents(weight)
+        elements = self._element.encode(weight >> shifts, groups)
+        return tuple(replace(one, digits=one.digits << shifts) for one in elements)
+
+    def exponents(self, weight: IntArray) -> IntArray:
+        """The least exponents with which elements reach the weights [K, N], for each weight."""
+        starts, largest = np.arange(0, len(weight), SHARED_ROWS), self._element.largest
+        most = np.maximum.reduceat(np.abs(weight), starts, axis=0)
+        beyond = [most > largest << shift for shift in range(MOST_EXPONENT)]
+        return np.repeat(np.sum(beyond, axis=0), SHARED_ROWS, axis=0)[: len(weight)]
+
+
+@dataclass(frozen=True)
+class MxInt(Microscaled, name="mxint"):
+    """Integers of up to 8 bits in two's complement: MXINT8, and the same of fewer bits."""
+
+    element: ClassVar[type[WeightCode]] = TwosComplement
+    widths: ClassVar[tuple[int, ...] | None] = tuple(range(2, 9))
+
+
+@dataclass(frozen=True)
+class MxFloat(Microscaled, name="mxfp"):
+    """Small floating-point numbers: E2M1 of 4 bits (MXFP4), E2M3 of 6 (MXFP6)."""
+
+    element: ClassVar[type[WeightCode]] = MiniFloat
+    widths: ClassVar[tuple[int, ...] | None] = (4, 6)
 
 
 def stored_slices(code: WeightCode, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:

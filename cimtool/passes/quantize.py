@@ -52,6 +52,7 @@ from cimtool.passes.formats import (
     value_format,
 )
 from cimtool.passes.rounding import correct_bias, layer_means, least_error_weights
+from cimtool.passes.weight_grids import output_gain, weight_grid
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45
@@ -205,22 +206,24 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
 
 @QUANTIZE.rule(Mvm)
 def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
-    """Round weights to integers, one scale an output channel; the input's scales go in."""
+    """Round weights to integers of their code, one scale an output channel; the input's go in."""
     settings = builder.job.settings.of_layer(builder.source.layer(node))
-    _, largest = integer_limits(settings.weight_bits, True)
+    code = settings.weight_code
     effective = op.weight * np.reshape(builder.types[inputs[0]].unit, (-1, 1))
-    scale = np.abs(effective).max(axis=0) / largest
+    scale = np.abs(effective).max(axis=0) / code.largest
     # A column of zeros still has a bias, which must fit beside the products, and a unit that
     # a multiplier can bring to that of the other columns.
-    room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
-    scale = np.maximum(scale, room)
-    scale = np.maximum(scale, (scale.max() or 1.0) * COLUMN_FLOOR)
-    target = effective / scale
+    least = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
+    least = np.maximum(least, (np.maximum(scale, least).max() or 1.0) * COLUMN_FLOOR)
+    scale, grid = weight_grid(effective, code, np.maximum(scale, least), least)
+    target, rows = effective / scale, None
     if builder.options.weight_rounding == "gptq":
         rows = builder.rows(inputs[0])
-        weight = least_error_weights(target, rows, largest, builder.options.bias_correction)
+        weight = least_error_weights(target, rows, grid, builder.options.bias_correction)
     else:
-        weight = np.clip(round_half_up(target), -largest, largest)
+        weight = grid.nearest(target).astype(np.int64)
+    if code.shared_rows is not None:
+        scale = scale * output_gain(target, weight, rows)
     return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
 
 

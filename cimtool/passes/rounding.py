@@ -28,6 +28,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
+from cimtool.passes.weight_grids import WeightGrid
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import Runner
 
@@ -44,8 +45,10 @@ BLOCK = 32
 """Columns of weights that are rounded at a time: their errors stay in a core's cache."""
 
 
-def least_error_weights(target: FloatArray, rows: IntArray, limit: int, centred: bool) -> IntArray:
-    """Whole weights [K, N] within `limit` with which `rows` [n, K] err little, in one pass.
+def least_error_weights(
+    target: FloatArray, rows: IntArray, grid: WeightGrid, centred: bool
+) -> IntArray:
+    """Whole weights [K, N] of a grid with which `rows` [n, K] err little, in one pass.
 
     `target` [K, N] are the real weights in units of the whole ones. With `centred` a mean error
     does not count, as a bias takes it off.
@@ -59,7 +62,7 @@ def least_error_weights(target: FloatArray, rows: IntArray, limit: int, centred:
     order = np.argsort(squares, kind="stable")
     upper = unit_triangle(moments[np.ix_(order, order)])
     weights = np.empty_like(target)
-    weights[order] = rounded_back(target[order], upper, limit)
+    weights[order] = rounded_back(target[order], upper, grid.rows(order))
     return weights.astype(np.int64)
 
 
@@ -132,8 +135,8 @@ def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
                 k += 1
 
 
-def rounded_back(target: FloatArray, upper: FloatArray, limit: int) -> FloatArray:
-    """Whole numbers [K, N] within `limit` for `target` [K, N], the last row first.
+def rounded_back(target: FloatArray, upper: FloatArray, grid: WeightGrid) -> FloatArray:
+    """Whole numbers [K, N] of a grid for `target` [K, N], the last row first.
 
     Errors of earlier ones are compensated in the next, weighted by `upper`:
     `q_k = round(t_k + sum_{j>k} U_kj (t_j - q_j))`, halves up.
@@ -142,7 +145,8 @@ def rounded_back(target: FloatArray, upper: FloatArray, limit: int) -> FloatArra
 
     def block(columns: slice) -> None:
         part = np.ascontiguousarray(target[:, columns])
-        _round(part, upper, float(limit))
+        steps = np.ascontiguousarray(np.broadcast_to(grid.steps, target.shape)[:, columns])
+        _round(part, upper, steps, float(grid.limit), grid.precision)
         found[:, columns] = part
 
     width = target.shape[1]
@@ -151,11 +155,11 @@ def rounded_back(target: FloatArray, upper: FloatArray, limit: int) -> FloatArra
 
 
 @jit
-def _round(t, upper, limit):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _round(t, upper, steps, limit, precision):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Round the columns of `t` in place."""
     size, width = t.shape
     errors = np.zeros((size, width))
-    total = np.empty(width)
+    total, whole = np.empty(width), 2.0**precision
     for k in range(size - 1, -1, -1):
         total[:] = t[k]
         weights = upper[k]
@@ -172,7 +176,11 @@ def _round(t, upper, limit):  # type: ignore[no-untyped-def]  # pragma: no cover
                 total[c] += w0 * e0[c]
             j += 1
         for c in range(width):
-            q = min(max(np.floor(total[c] + 0.5), -limit), limit)
+            element = min(max(total[c] / steps[k, c], -limit), limit)
+            if limit >= whole:
+                unit = 2.0 ** max(math.frexp(element)[1] - precision, 0)
+                element = np.floor(element / unit + 0.5) * unit
+            q = np.floor(element + 0.5) * steps[k, c]
             errors[k, c] = t[k, c] - q
             t[k, c] = q
 

@@ -21,9 +21,9 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
     for graph in (program.text, program.video):
         for name, op in graph.operations(QuantizedMvm).items():
             layer = f"{graph.name}.{name}"
-            # Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+            # Cells of magnitudes hold no -128 in 8 bits.
             lowest, highest = int(op.codes.min()), int(op.codes.max())
-            reach = max(highest, -lowest if settings.weight_code.paired else -lowest - 1, 1)
+            reach = max(highest, -lowest if settings.weight_code.symmetric else -lowest - 1, 1)
             bits = {"weight_bits": max(op.weight_bits, reach.bit_length() + 1)}
             if bits["weight_bits"] > MOST_BITS:
                 raise CimError(
@@ -40,10 +40,17 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
 def with_trained_bits(build: Configuration, program: Program) -> Settings:
     """The settings of a build with the bits that layers of its trained program bring.
 
-    Raises CimError if fewer are asked for. A target's own bits are not asked for.
+    Raises CimError if fewer are asked for, or a code whose rows share exponents. A target's own
+    bits are not asked for.
     """
     settings, layers = build.settings, []
     for layer, bits in trained_bits(program, settings).items():
+        if settings.weight_code.shared_rows is not None:
+            raise CimError(
+                f'settings: encoding = "{settings.encoding}": {layer} has trained integers, which '
+                'are kept and share no exponents; expected encoding = "twos-complement", or a '
+                "model of real numbers"
+            )
         own = settings.of_layer(layer)
         for key, most in bits.items():
             asked = getattr(own, key)

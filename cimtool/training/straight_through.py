@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -30,7 +31,6 @@ from cimtool.ir.arithmetic import (
     Store,
 )
 from cimtool.ir.backends import STRAIGHT_THROUGH
-from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.op import Arithmetic, Op
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
@@ -345,7 +345,12 @@ def plan_graph(
             stores[node.name] = StoredFormat(*limits, half_even=isinstance(rounded, Quantize))
         if isinstance(node.op, Mvm):
             own = settings.of_layer(lowered.layer(node))
-            _, largest = integer_limits(own.weight_bits, True)
+            code = own.weight_code
+            if code.shared_rows is not None:
+                raise CimError(
+                    f'settings: encoding = "{code.name}": training rounds weights to one unit a '
+                    'column; expected encoding = "twos-complement" or another without exponents'
+                )
             errors = layer_errors(last.by_name[node.name].op, conditions, own.on_off_ratio)
             before, deployed = (one.by_name[node.name].op for one in (trained, quantized))
             assert isinstance(before, Mvm)
@@ -356,6 +361,6 @@ def plan_graph(
             # Not the deployed bias: it also takes off converters' mean error, which is not here.
             offset = deployed.bias * deployed.scale - before.bias * gain
             layers[node.name] = LayerPlan(
-                tensor(np.reshape(gain, (-1, 1))), tensor(offset), largest, errors
+                tensor(np.reshape(gain, (-1, 1))), tensor(offset), code.largest, errors
             )
     return GraphPlan(lowered, stores, layers)

@@ -17,6 +17,7 @@ from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
 from cimtool.experiments.solved_bits import MU, MULTIPLIED, STORED, VARIANCE, BitSolver, Half
+from cimtool.experiments.widths import LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
@@ -214,3 +215,15 @@ def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
     assert only.configured(found.bits) is search.start
     said = next(only.notes(DriftGoal.of("least"), search.rows))
     assert said == "drift least: no bits do better than those given, which are kept"
+
+
+def test_weights_get_only_bits_that_their_code_has(small_trunk: DemoFiles) -> None:
+    own = {"target": "dcim-28nm-isscc22", "encoding": "mxfp", "weight_bits": 6}
+    found = prepared(small_trunk, "least", **own)
+    layers = [one for one in found.settings.layers if one.weight_bits is not None]
+    assert layers
+    assert {one.weight_bits for one in layers} <= {4, 6}
+    costs = LayerCosts.of(found.stages[-1].program, Configuration.of(own.pop("target"), None, own))
+    (first, *_) = costs.layers
+    assert costs.below(Width(first, "weight_bits"), 6) == (4,)
+    assert costs.below(Width(first, "activation_bits"), 4) == (3, 2)

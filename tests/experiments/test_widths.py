@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -38,7 +38,8 @@ class MadeUpCosts(LayerCosts):
 
 def costs(*products: str) -> LayerCosts:
     """Of two layers, some of which are products of a score in the memory."""
-    return MadeUpCosts(cast(Configuration, None), {}, START, {name: name for name in products})
+    start = Configuration.of("ideal", None, {})
+    return MadeUpCosts(start, {}, START, {name: name for name in products})
 
 
 def silent(line: str) -> None:

@@ -116,3 +116,14 @@ def test_redundant_columns_take_arrays_and_change_no_number(prepared: Prepare) -
         program_text(made.stages[-1].program, ConstantTable()) for made in (plain, spared)
     )
     assert one == other
+
+
+def test_shared_exponents_are_held_beside_the_weights(prepared: Prepare) -> None:
+    target = "dcim-28nm-isscc22"
+    plain = first_layer(prepared(target, weight_bits=4))
+    shared = first_layer(prepared(target, weight_bits=4, encoding="mxint"))
+    assert plain.exponents == 0
+    assert plain.held_bits == 4 * plain.macs
+    assert shared.exponents == shared.row_groups * shared.columns
+    assert shared.held_bits == 4 * shared.macs + 8 * shared.exponents == 4.25 * shared.macs
+    assert (shared.arrays, shared.cells) == (plain.arrays, plain.cells)

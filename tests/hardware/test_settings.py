@@ -23,6 +23,7 @@ from cimtool.hardware.settings import (
 from cimtool.hardware.target import load_target, target_names
 
 ISAAC = load_target("isaac-rram-128")
+DIGITAL = "dcim-28nm-isscc22"
 
 
 def settings_file(folder: Path, text: str) -> Path:
@@ -365,3 +366,42 @@ def test_a_formula_takes_the_place_of_a_measured_table(tmp_path: Path) -> None:
 def test_an_array_that_cannot_be_is_one_sentence(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(CimError, match=sentence):
         resolve(ISAAC, None, flags)
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "sentence"),
+    [
+        (
+            "isaac-rram-128", {"encoding": "mxint"},
+            'settings for target "isaac-rram-128": encoding = "mxint": its arrays convert sums of '
+            "what cells conduct, and this code is for digital adders; expected differential, "
+            "offset, offset-flip, centred",
+        ),
+        (
+            "isaac-rram-128", {"encoding": "sign-magnitude", "adc_bits": "lossless"},
+            'encoding = "sign-magnitude": its arrays convert',
+        ),
+        (DIGITAL, {"encoding": "mxfp"}, "weight_bits = 8: .* expected one of 4, 6"),
+        (
+            DIGITAL, {"encoding": "mxint", "layers": {"x": {"weight_bits": 9}}},
+            r"layers\.x: weight_bits = 9: .* expected one of 2, 3, 4, 5, 6, 7, 8",
+        ),
+        (
+            DIGITAL, {"encoding": "mxint", "array": "48x48"},
+            'rows = 48: 32 rows share an exponent with encoding = "mxint"; expected a multiple',
+        ),
+        (
+            DIGITAL, {"encoding": "mxint", "rows_active": 8},
+            "rows_active = 8: 32 rows share an exponent",
+        ),
+        (
+            DIGITAL, {"encoding": "sign-magnitude", "score_mapping": "in-memory"},
+            'score_mapping = "in-memory": .* expected score_mapping = "digital"',
+        ),
+    ],
+)  # fmt: skip
+def test_a_code_that_an_array_cannot_hold_is_one_sentence(
+    target: str, flags: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(CimError, match=sentence):
+        resolve(load_target(target), None, flags)

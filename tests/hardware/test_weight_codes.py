@@ -8,9 +8,12 @@ from crossbars import PLAIN, changed
 from hypothesis import given
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, drawn, weight_limits
+from random_layers import WIDTHS, random_weights
 
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.stored import StoredWeights, cell_digits
+from cimtool.hardware.weight_codes import Microscaled, WeightCode
 
 
 @given(CROSSBARS, st.integers(1, 19), st.integers(0, 2**32 - 1))
@@ -87,3 +90,69 @@ def test_columns_of_complements_count_with_the_other_sign() -> None:
     (cells,) = StoredWeights(weight, hardware).slices
     assert cells.flipped.tolist() == [[True, False], [False, True]]
     assert cells.signs.tolist() == [[-1, 1], [1, -1]]
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@given(st.integers(1, 100), st.integers(1, 4), st.integers(0, 2**32 - 1), st.data())
+def test_elements_and_shared_exponents_rebuild_the_weights(
+    name: str, rows: int, cell_bits: int, seed: int, data: st.DataObject
+) -> None:
+    bits = data.draw(st.sampled_from(WIDTHS[name]))
+    hardware = changed(PLAIN, encoding=name, weight_bits=bits, cell_bits=cell_bits)
+    code = hardware.weights
+    assert isinstance(code, Microscaled)
+    weight = random_weights(np.random.default_rng(seed), code, (rows, 3))
+    assert np.abs(weight).max() <= code.largest
+    slices = StoredWeights(weight, hardware).slices  # it checks sums and limits of digits
+    assert len(slices) == hardware.slices
+    exponents = code.exponents(weight)
+    for start in range(0, rows, 32):
+        assert (exponents[start : start + 32] == exponents[start]).all()
+    assert 0 <= exponents.min() <= exponents.max() <= 3
+    for one in slices:
+        assert not (one.digits & (1 << exponents) - 1).any()
+
+
+def test_the_values_of_mxfp4_are_those_of_the_specification() -> None:
+    """OCP MX 1.0: E2M1 holds 0, 0.5, 1, 1.5, 2, 3, 4 and 6; in halves."""
+    held = []
+    for value in range(100):
+        stored = StoredWeights(np.array([[value]]), changed(PLAIN, encoding="mxfp", weight_bits=4))
+        try:
+            _ = stored.slices
+        except ValueError:
+            continue
+        held.append(value)
+    alone = [0, 1, 2, 3, 4, 6, 8, 12]
+    assert held == sorted({value << e for value in alone for e in range(4)})
+
+
+def test_a_weight_off_its_blocks_grid_is_named() -> None:
+    weight = np.full((33, 2), 56)
+    weight[[31, 32], 1] = 1  # row 32 is the next block's
+    stored = StoredWeights(weight, changed(PLAIN, encoding="mxint", weight_bits=4))
+    with pytest.raises(ValueError, match="digits that make 0 of the weight 1"):
+        _ = stored.slices
+    weight[31, 1] = 8
+    assert len(StoredWeights(weight, stored.crossbar).slices) == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bits", "largest", "slices", "cells"),
+    [
+        ("sign-magnitude", 4, 7, 3, 4),
+        ("mxint", 4, 7 << 3, 4, 4),
+        ("mxint", 8, 127 << 3, 8, 8),
+        ("mxfp", 4, 12 << 3, 2, 4),
+        ("mxfp", 6, 60 << 3, 4, 6),
+    ],
+)
+def test_digital_codes_in_cells_of_a_bit(
+    encoding: str, bits: int, largest: int, slices: int, cells: int
+) -> None:
+    code = WeightCode.named(encoding, "encoding")(bits, 1)
+    assert (code.largest, code.slices, code.cells_per_weight) == (largest, slices, cells)
+    assert not code.analog
+    stored = StoredWeights(np.zeros((2, 2), int), changed(PLAIN, encoding=encoding))
+    with pytest.raises(CimError, match=f'encoding = "{encoding}": an array makes its digits'):
+        cell_digits(stored, slice(None))

@@ -12,7 +12,15 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import LEVEL_SPAN_BITS
 from cimtool.simulation.kernels.choice import CHECKED_COLUMNS, CHECKED_ROWS
 
-ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
+ENCODINGS = (
+    "differential",
+    "offset",
+    "offset-flip",
+    "centred",
+    "twos-complement",
+    "sign-magnitude",
+)
+"""Codes that hold every integer; of others `random_layers` draws weights."""
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 ROUNDINGS = ("half-up", "half-even", "floor")
 
@@ -27,7 +35,7 @@ EXTRAS = {
 
 def possible(hardware: Crossbar) -> Crossbar:
     """The crossbar without leak where a target with it is refused."""
-    if hardware.unit_column or hardware.weights.name == "twos-complement":
+    if hardware.unit_column or not hardware.weights.analog:
         return changed(hardware, leak=0)
     return hardware
 
@@ -106,7 +114,8 @@ def input_limits(hardware: Crossbar) -> tuple[int, int]:
 def weight_limits(hardware: Crossbar) -> tuple[int, int]:
     """The smallest and largest weight that the code can hold."""
     half = 1 << hardware.weights.bits - 1
-    return (1 - half if hardware.weights.name == "differential" else -half), half - 1
+    symmetric = hardware.weights.name in ("differential", "sign-magnitude")
+    return (1 - half if symmetric else -half), half - 1
 
 
 def drawn(rng: np.random.Generator, limits: tuple[int, int], shape: tuple[int, int]) -> IntArray:

@@ -11,8 +11,11 @@ from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.weight_codes import WeightCode
 
-ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
+ANALOG = ("differential", "offset", "offset-flip", "centred")
+ENCODINGS = (*ANALOG, "twos-complement", "sign-magnitude", "mxint", "mxfp")
+WIDTHS = {"mxint": range(2, 9), "mxfp": (4, 6)}
 INPUT_ENCODINGS = ("unsigned", "twos-complement", "offset", "bipolar")
 
 
@@ -41,7 +44,7 @@ def integers(rng: np.random.Generator, lo: int, hi: int, shape: tuple[int, ...])
 def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCODINGS) -> Crossbar:
     """Any array, mostly of 8 bits and less, with any of the features of converters and cells."""
     encoding = str(rng.choice(encodings))
-    digital = encoding == "twos-complement"
+    digital = encoding not in ANALOG
     adc_bits = None if digital or rng.integers(5) == 0 else int(rng.integers(1, 17))
     rows = rng.choice(np.array([None, 1, 2, 3, 5, 8]))
     cell_bits = int(rng.integers(1, 9))
@@ -52,12 +55,15 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
     references = str(rng.choice(["fixed", "fixed", "slice", "column", "cycle", "levels"]))
     if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
         transfer = random_transfer(rng, adc_bits)
+    weight_bits = rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)
+    if encoding in WIDTHS:
+        weight_bits = rng.choice(WIDTHS[encoding])
     return crossbar_of(
         rows=rows,
         cell_bits=cell_bits,
         dac_bits=int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16])),
         encoding=encoding,
-        weight_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
+        weight_bits=int(weight_bits),
         input_encoding=str(rng.choice(INPUT_ENCODINGS)),
         input_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
         adc_bits=adc_bits,
@@ -101,8 +107,6 @@ def random_references(
 def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     """A layer whose converters clip, round, or do neither, slice by slice."""
     K, N = int(rng.choice([1, 2, 7, 17, 40])), int(rng.choice([1, 2, 6]))
-    top = 1 << crossbar.weights.bits - 1
-    lowest = 1 - top if crossbar.weights.name == "differential" else -top
     steps: tuple[int | None, ...] = (None,) * crossbar.slices
     unit_step = None
     if crossbar.converter.bits is not None:
@@ -110,12 +114,28 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
         *drawn, unit = (random_step(rng, crossbar) for _ in (*steps, 0))
         steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
         unit_step = unit if crossbar.unit_column else None
-    weight = integers(rng, lowest, top - 1, (K, N))
+    weight = random_weights(rng, crossbar.weights, (K, N))
     references = at_steps(crossbar, steps, unit_step)
     if crossbar.reference_bits:
         references = random_references(rng, references, crossbar, K, N)
     bias = rng.integers(-1000, 1000, N) * int(rng.integers(2))
     return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), references)
+
+
+def random_weights(rng: np.random.Generator, code: WeightCode, shape: tuple[int, int]) -> IntArray:
+    """Weights [K, N] that a code holds; 32 rows of a column share an exponent where it has such."""
+    top, name = 1 << code.bits - 1, code.name
+    if name == "mxfp":
+        magnitudes = {m << e for m in range(1 << code.bits - 2) for e in range(3)}
+        values = np.array(sorted(magnitudes | {-m for m in magnitudes}))
+        weight = values[integers(rng, 0, len(values) - 1, shape)]
+    else:
+        lowest = 1 - top if name in ("differential", "sign-magnitude") else -top
+        weight = integers(rng, lowest + (name == "mxint"), top - 1, shape)
+    if name in WIDTHS:
+        exponents = integers(rng, 0, 3, (-(-shape[0] // 32), shape[1]))
+        weight = weight << np.repeat(exponents, 32, axis=0)[: shape[0]]
+    return weight
 
 
 def random_step(rng: np.random.Generator, crossbar: Crossbar) -> int | None:

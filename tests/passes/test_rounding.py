@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,8 +27,10 @@ from cimtool.passes.rounding import (
     shrinkage,
     unit_triangle,
 )
+from cimtool.passes.weight_grids import WeightGrid
 
 N, K, COLUMNS, LIMIT = 400, 40, 12, 7
+WHOLE = WeightGrid(np.ones((1, 1)), LIMIT, precision=3)
 
 Rng = np.random.Generator
 
@@ -50,7 +53,7 @@ def test_the_output_of_unseen_rows_errs_less(centred: bool) -> None:
     rows, unseen = correlated(rng, N), correlated(rng, N)
     target = rng.normal(size=(K, COLUMNS)) * 3
     nearest = np.clip(round_half_up(target), -LIMIT, LIMIT)
-    found = least_error_weights(target, rows, LIMIT, centred)
+    found = least_error_weights(target, rows, WHOLE, centred)
     assert found.dtype == np.int64
     assert np.abs(found).max() <= LIMIT
     errors = [error(unseen, q - target, centred) for q in (found, nearest)]
@@ -60,12 +63,12 @@ def test_the_output_of_unseen_rows_errs_less(centred: bool) -> None:
 def test_inputs_that_have_nothing_in_common_are_rounded_to_the_nearest() -> None:
     rows = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * 8
     target = np.array([[2.4, -7.6], [0.5, 9.0]])
-    found = least_error_weights(target, rows, LIMIT, centred=True)
+    found = least_error_weights(target, rows, WHOLE, centred=True)
     assert found.tolist() == [[2, -7], [1, 7]]
 
 
 def test_rows_of_zeros_are_rounded_to_the_nearest() -> None:
-    found = least_error_weights(np.array([[1.2], [-0.6]]), np.zeros((3, 2), int), LIMIT, True)
+    found = least_error_weights(np.array([[1.2], [-0.6]]), np.zeros((3, 2), int), WHOLE, True)
     assert found.tolist() == [[1], [-1]]
 
 
@@ -114,23 +117,32 @@ def test_the_triangle_makes_the_matrix(size: int) -> None:
     np.testing.assert_allclose(upper, (below / below.diagonal()).T, rtol=1e-9, atol=1e-12)
 
 
-def plainly(target: np.ndarray, upper: np.ndarray, limit: int) -> np.ndarray:
+def plainly(target: np.ndarray, upper: np.ndarray, grid: WeightGrid) -> np.ndarray:
     found, errors = np.empty_like(target), np.zeros_like(target)
     for k in reversed(range(len(target))):
         wanted = target[k] + upper[k, k + 1 :] @ errors[k + 1 :]
-        found[k] = np.clip(np.floor(wanted + 0.5), -limit, limit)
+        found[k] = grid.rows(np.array([k])).nearest(wanted[None])[0]
         errors[k] = target[k] - found[k]
     return found
 
 
-def test_each_row_makes_up_for_those_after_it() -> None:
+def column_of(grid: WeightGrid, column: int) -> WeightGrid:
+    return replace(grid, steps=grid.steps[:, [column % grid.steps.shape[1]]])
+
+
+@pytest.mark.parametrize("kind", ["whole", "shared exponents", "floats"])
+def test_each_row_makes_up_for_those_after_it(kind: str) -> None:
     rng = np.random.default_rng(0)
     size, columns = 23, 2 * BLOCK + 7
+    grid = WHOLE
+    if kind != "whole":
+        steps = 2.0 ** rng.integers(-3, 1, size=(size, columns))
+        grid = WeightGrid(steps, *{"shared exponents": (7, 3), "floats": (12, 2)}[kind])
     upper = np.triu(rng.integers(-8, 9, size=(size, size)) / 64.0, 1)
     target = rng.integers(-900, 901, size=(size, columns)) / 256.0
-    found = rounded_back(target, upper, 3)
-    np.testing.assert_array_equal(found, plainly(target, upper, 3))
-    alone = [rounded_back(target[:, [c]], upper, 3)[:, 0] for c in range(columns)]
+    found = rounded_back(target, upper, grid)
+    np.testing.assert_array_equal(found, plainly(target, upper, grid))
+    alone = [rounded_back(target[:, [c]], upper, column_of(grid, c))[:, 0] for c in range(columns)]
     np.testing.assert_array_equal(found, np.stack(alone, axis=1))
 
 

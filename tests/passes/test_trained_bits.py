@@ -120,6 +120,15 @@ def test_weights_take_a_bit_more_where_cells_hold_magnitudes() -> None:
         assert trained_bits(trained, settings)["text.fc1"] == {
             "weight_bits": bits, "activation_bits": 8,
         }  # fmt: skip
+    magnitudes = Configuration.of("dcim-22nm-tsmc", None, {"encoding": "sign-magnitude"}).settings
+    assert trained_bits(trained, magnitudes)["text.fc1"]["weight_bits"] == 9
+
+
+def test_trained_integers_are_refused_where_weights_share_exponents() -> None:
+    towers = tower(1, SIGNED)
+    with pytest.raises(CimError, match=r'"mxint": text\.fc1 has trained integers, which are kept'):
+        compiled(towers, "dcim-28nm-isscc22", encoding="mxint", weight_bits=4)
+    compiled(towers, "dcim-28nm-isscc22", encoding="sign-magnitude", weight_bits=4)
 
 
 def test_a_bit_too_many_is_refused() -> None:

@@ -20,10 +20,13 @@ BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
 
 
 def make_compiler(
-    files: DemoFiles, conditions: Conditions | None = None, **flags: object
+    files: DemoFiles,
+    conditions: Conditions | None = None,
+    target: str = "isaac-rram-128",
+    **flags: object,
 ) -> Compiler:
-    """The compiler of a small model for 4 bits on `isaac-rram-128`."""
-    settings = resolve(load_target("isaac-rram-128"), None, BITS | flags)
+    """The compiler of a small model for 4 bits on a target."""
+    settings = resolve(load_target(target), None, BITS | flags)
     poly = files.poly if files.poly.exists() else None
     model = ModelSource(files.projectors, poly).load()
     data = read_data(files.calibration, model)

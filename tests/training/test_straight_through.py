@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.fine_tune import layer_tensors
@@ -92,3 +93,12 @@ def test_all_layers_get_gradients(
             assert weight.grad is not None
             assert bias.grad is not None
             assert weight.grad.abs().sum() > 0
+
+
+def test_weights_that_share_exponents_are_not_trained(
+    small_trunk: DemoFiles, compiler_of: Callable[..., Compiler]
+) -> None:
+    compiler = compiler_of(small_trunk, target="dcim-28nm-isscc22", encoding="mxfp")
+    parameters = {m: layer_tensors(getattr(compiler.program, m)) for m in ("text", "video")}
+    with pytest.raises(CimError, match='encoding = "mxfp": training rounds weights to one unit'):
+        compiler.compile(parameters)
