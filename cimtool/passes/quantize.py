@@ -213,12 +213,14 @@ def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> st
     # A column of zeros still has a bias, which must fit beside the products, and a unit that
     # a multiplier can bring to that of the other columns.
     room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
-    scale = np.maximum(scale, room)
-    scale = np.maximum(scale, (scale.max() or 1.0) * COLUMN_FLOOR)
+    finest = np.maximum(room, (np.maximum(scale, room).max() or 1.0) * COLUMN_FLOOR)
+    scale = np.maximum(scale, finest)
     target = effective / scale
     if builder.options.weight_rounding == "gptq":
         rows = builder.rows(inputs[0])
-        weight = least_error_weights(target, rows, largest, builder.options.bias_correction)
+        centred = builder.options.bias_correction
+        weight, units = least_error_weights(target, rows, largest, centred, finest / scale)
+        scale = scale * units
     else:
         weight = np.clip(round_half_up(target), -largest, largest)
     return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
