@@ -10,7 +10,8 @@ and weights give the same integers on every machine. A BLAS adds in an order tha
 CPU; the loops here add in the order written, and numba fuses no multiplication with an addition.
 
 With few bits the scale of a column matters as much: its largest weight clips if that makes the
-rest finer. Each column has the share of its range that errs least.
+rest finer. Each column has the share of its range that errs least, and a factor for the layer
+takes off the bias that this leaves on rows that did not round the weights.
 
 What rounding adds to a layer's mean output is taken off in its bias.
 """
@@ -56,6 +57,9 @@ The search ends at the first one with which no column errs less.
 GAIN_STEPS = 1 << 14
 """Steps that the gain is rounded to: it must not depend on the last bits of a CPU's sums."""
 
+MOST_GAIN = 2.0
+"""Outputs that lost more than half of their size are mostly error."""
+
 GAIN_ROWS = 32
 """Halves of fewer rows do not tell the size of outputs."""
 
@@ -79,22 +83,21 @@ def gain(target: FloatArray, units: FloatArray, rows: IntArray, limit: int, cent
 
     Other weights make up for what clipping takes off a large one, but only on the rows that they
     were rounded for. On unseen rows outputs are too small, and so are distances between items. So
-    each half of the rows rounds the weights, and the other half tells the mean square of the
-    outputs before and after. 1 for fewer than GAIN_ROWS rows.
+    each half of the rows rounds the weights, and the other half tells the products of the real
+    outputs with themselves and with the rounded ones. 1 for fewer than GAIN_ROWS rows.
     """
     if len(rows) < GAIN_ROWS:
         return 1.0
     halves = rows[0::2], rows[1::2]
-    before = after = 0.0
+    squares = products = 0.0
     for own, other in (halves, halves[::-1]):
         rounded, _ = LayerMoments.of(own, centred).rounded(target / units, limit)
-        seen = second_moments(other, centred)
-        before += float((target * (seen @ target)).sum())
-        real = rounded * units
-        after += float((real * (seen @ real)).sum())
-    if not min(before, after) > 0:
-        return 1.0
-    return round(math.sqrt(before / after) * GAIN_STEPS) / GAIN_STEPS
+        seen = second_moments(other, centred) @ target
+        squares += float((target * seen).sum())
+        products += float((rounded * units * seen).sum())
+    if products <= squares / MOST_GAIN:
+        return MOST_GAIN if squares > 0 else 1.0
+    return round(squares / products * GAIN_STEPS) / GAIN_STEPS
 
 
 @dataclass(frozen=True, eq=False)
