@@ -218,8 +218,9 @@ def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> st
     scale, grid = weight_grid(effective, code, np.maximum(scale, least), least)
     target, rows = effective / scale, None
     if builder.options.weight_rounding == "gptq":
-        rows = builder.rows(inputs[0])
-        weight = least_error_weights(target, rows, grid, builder.options.bias_correction)
+        rows, centred = builder.rows(inputs[0]), builder.options.bias_correction
+        weight, units = least_error_weights(target, rows, grid, centred, least / scale)
+        scale = scale * units
     else:
         weight = grid.nearest(target).astype(np.int64)
     if code.shared_rows is not None:

@@ -9,6 +9,10 @@ Rows are integers, so that H is exact, and real numbers are added in a fixed ord
 and weights give the same integers on every machine. A BLAS adds in an order that depends on the
 CPU; the loops here add in the order written, and numba fuses no multiplication with an addition.
 
+With few bits the scale of a column matters as much: its largest weight clips if that makes the
+rest finer. Each column has the share of its range that errs least, and a factor for the layer
+takes off the bias that this leaves on rows that did not round the weights.
+
 What rounding adds to a layer's mean output is taken off in its bias.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,25 +49,112 @@ BLOCK = 32
 """Columns of weights that are rounded at a time: their errors stay in a core's cache."""
 
 
-def least_error_weights(
-    target: FloatArray, rows: IntArray, grid: WeightGrid, centred: bool
-) -> IntArray:
-    """Whole weights [K, N] of a grid with which `rows` [n, K] err little, in one pass.
+SHARES = (1.0, 0.85, 0.7, 0.55)
+"""Shares of a column's largest weight that the largest integer may stand for: the rest clips.
 
-    `target` [K, N] are the real weights in units of the whole ones. With `centred` a mean error
-    does not count, as a bias takes it off.
+The search ends at the first one with which no column errs less.
+"""
+
+GAIN_STEPS = 1 << 14
+"""Steps that the gain is rounded to: it must not depend on the last bits of a CPU's sums."""
+
+MOST_GAIN = 2.0
+"""Outputs that lost more than half of their size are mostly error."""
+
+GAIN_ROWS = 32
+"""Halves of fewer rows do not tell the size of outputs."""
+
+
+def least_error_weights(
+    target: FloatArray, rows: IntArray, grid: WeightGrid, centred: bool, least: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Whole weights [K, N] of a grid with which `rows` [n, K] err little, and units [N].
+
+    `target` [K, N] are the real weights in units in which the grid's largest number reaches each
+    column's. The units returned are multiples of these: 1 if rows share exponents, which have their
+    units already. Else each column takes one of SHARES, `least` [N] or more, that errs least; then
+    all get the `gain`. With `centred` a mean error does not count, as a bias takes it off.
     """
-    moments = second_moments(rows, centred)
-    squares = moments.diagonal().copy()
-    moments *= 1 - shrinkage(rows, centred)
-    ridge = RIDGE * math.fsum(squares) / len(squares) or 1
-    moments[np.diag_indices_from(moments)] = squares + ridge
-    # Inputs that count most come last in the order: rounded first, they have least to make up for.
-    order = np.argsort(squares, kind="stable")
-    upper = unit_triangle(moments[np.ix_(order, order)])
-    weights = np.empty_like(target)
-    weights[order] = rounded_back(target[order], upper, grid.rows(order))
-    return weights.astype(np.int64)
+    moments = LayerMoments.of(rows, centred)
+    if grid.shared:
+        weights, _ = moments.rounded(target, grid)
+        return weights.astype(np.int64), np.ones(target.shape[1])
+    weights, units = moments.least_error(target, grid, least)
+    return weights.astype(np.int64), units * gain(target, units, rows, grid, centred)
+
+
+def gain(
+    target: FloatArray, units: FloatArray, rows: IntArray, grid: WeightGrid, centred: bool
+) -> float:
+    """The factor that gives the outputs of unseen rows their size back.
+
+    Other weights make up for what clipping takes off a large one, but only on the rows that they
+    were rounded for. On unseen rows outputs are too small, and so are distances between items. So
+    each half of the rows rounds the weights, and the other half tells the products of the real
+    outputs with themselves and with the rounded ones. 1 for fewer than GAIN_ROWS rows.
+    """
+    if len(rows) < GAIN_ROWS:
+        return 1.0
+    halves = rows[0::2], rows[1::2]
+    squares = products = 0.0
+    for own, other in (halves, halves[::-1]):
+        rounded, _ = LayerMoments.of(own, centred).rounded(target / units, grid)
+        seen = second_moments(other, centred) @ target
+        squares += float((target * seen).sum())
+        products += float((rounded * units * seen).sum())
+    if products <= squares / MOST_GAIN:
+        return MOST_GAIN if squares > 0 else 1.0
+    return round(squares / products * GAIN_STEPS) / GAIN_STEPS
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMoments:
+    """Second moments of a layer's input rows, as `U^T D U` of inputs taken in an `order` [K].
+
+    `upper` [K, K] is U, unit upper triangular, and `pivots` [K] the diagonal of D.
+    """
+
+    order: IntArray
+    upper: FloatArray
+    pivots: FloatArray
+
+    @classmethod
+    def of(cls, rows: IntArray, centred: bool) -> LayerMoments:
+        """The moments of `rows` [n, K], shrunk, and each with a RIDGE."""
+        moments = second_moments(rows, centred)
+        squares = moments.diagonal().copy()
+        moments *= 1 - shrinkage(rows, centred)
+        ridge = RIDGE * math.fsum(squares) / len(squares) or 1
+        moments[np.diag_indices_from(moments)] = squares + ridge
+        # Inputs that count most come last: rounded first, they have least to make up for.
+        order = np.argsort(squares, kind="stable")
+        return cls(order, *unit_triangle(moments[np.ix_(order, order)]))
+
+    def least_error(
+        self, target: FloatArray, grid: WeightGrid, least: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Whole weights [K, N] of a grid, and for each column the share that errs least."""
+        units = np.ones(target.shape[1])
+        errors = np.full(len(units), np.inf)
+        weights = np.zeros_like(target)
+        for share in SHARES:
+            tried = np.maximum(share, least)
+            rounded, squares = self.rounded(target / tried, grid)
+            squares *= np.square(tried)
+            better = squares < errors
+            if not better.any():
+                break
+            weights[:, better] = rounded[:, better]
+            units[better], errors[better] = tried[better], squares[better]
+        return weights, units
+
+    def rounded(self, target: FloatArray, grid: WeightGrid) -> tuple[FloatArray, FloatArray]:
+        """Whole weights [K, N] of a grid for `target` [K, N]; each column's square error."""
+        weights = np.empty_like(target)
+        weights[self.order], errors = rounded_back(
+            target[self.order], self.upper, self.pivots, grid.rows(self.order)
+        )
+        return weights, errors
 
 
 def second_moments(rows: IntArray, centred: bool) -> FloatArray:
@@ -95,15 +186,18 @@ def shrinkage(rows: IntArray, centred: bool) -> float:
     return math.ceil(share * SHRINKAGE_STEPS) / SHRINKAGE_STEPS
 
 
-def unit_triangle(matrix: FloatArray) -> FloatArray:
-    """`U` [K, K], unit upper triangular, of `matrix = U^T D U`, which is positive definite."""
-    upper = matrix.copy()
-    _factor(upper, PANEL)
-    return upper
+def unit_triangle(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`U` [K, K], unit upper triangular, and the diagonal of `D` [K]: `matrix = U^T D U`.
+
+    The matrix is positive definite.
+    """
+    upper, pivots = matrix.copy(), np.empty(len(matrix))
+    _factor(upper, pivots, PANEL)
+    return upper, pivots
 
 
 @jit
-def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _factor(a, pivots, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Turn the upper half of a symmetric matrix into U, a panel of rows at a time."""
     size = len(a)
     scaled = np.empty((panel, size))
@@ -111,6 +205,7 @@ def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
         end = min(start + panel, size)
         for k in range(start, end):
             pivot = a[k, k]
+            pivots[k] = pivot
             for j in range(k, size):
                 scaled[k - start, j] = a[k, j]
                 a[k, j] = a[k, j] / pivot
@@ -135,31 +230,37 @@ def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
                 k += 1
 
 
-def rounded_back(target: FloatArray, upper: FloatArray, grid: WeightGrid) -> FloatArray:
+def rounded_back(
+    target: FloatArray, upper: FloatArray, pivots: FloatArray, grid: WeightGrid
+) -> tuple[FloatArray, FloatArray]:
     """Whole numbers [K, N] of a grid for `target` [K, N], the last row first.
 
     Errors of earlier ones are compensated in the next, weighted by `upper`:
-    `q_k = round(t_k + sum_{j>k} U_kj (t_j - q_j))`, halves up.
+    `q_k = round(t_k + sum_{j>k} U_kj (t_j - q_j))`, halves up. What each leaves, squared and times
+    its pivot, adds up to the second result [N]: `(t - q)^T U^T D U (t - q)`.
     """
-    found = np.empty_like(target)
+    found, errors = np.empty_like(target), np.empty(target.shape[1])
 
     def block(columns: slice) -> None:
         part = np.ascontiguousarray(target[:, columns])
         steps = np.ascontiguousarray(np.broadcast_to(grid.steps, target.shape)[:, columns])
-        _round(part, upper, steps, float(grid.limit), grid.precision)
+        limit = float(grid.limit)
+        errors[columns] = _round(part, upper, pivots, steps, limit, grid.precision)
         found[:, columns] = part
 
     width = target.shape[1]
     side_by_side(block, [slice(k, min(k + BLOCK, width)) for k in range(0, width, BLOCK)])
-    return found
+    return found, errors
 
 
 @jit
-def _round(t, upper, steps, limit, precision):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Round the columns of `t` in place."""
+def _round(  # type: ignore[no-untyped-def]  # pragma: no cover
+    t, upper, pivots, steps, limit, precision
+):
+    """Round the columns of `t` in place; return the square error of each."""
     size, width = t.shape
     errors = np.zeros((size, width))
-    total, whole = np.empty(width), 2.0**precision
+    total, squares, whole = np.empty(width), np.zeros(width), 2.0**precision
     for k in range(size - 1, -1, -1):
         total[:] = t[k]
         weights = upper[k]
@@ -181,8 +282,11 @@ def _round(t, upper, steps, limit, precision):  # type: ignore[no-untyped-def]  
                 unit = 2.0 ** max(math.frexp(element)[1] - precision, 0)
                 element = np.floor(element / unit + 0.5) * unit
             q = np.floor(element + 0.5) * steps[k, c]
+            left = total[c] - q
+            squares[c] += pivots[k] * left * left
             errors[k, c] = t[k, c] - q
             t[k, c] = q
+    return squares
 
 
 LayerOp = Mvm | CrossbarMvm

@@ -31,9 +31,14 @@ class WeightGrid:
     limit: int
     precision: int
 
+    @property
+    def shared(self) -> bool:
+        """True if rows share exponents."""
+        return len(self.steps) > 1
+
     def rows(self, order: IntArray) -> WeightGrid:
         """The grid of weights in another order of rows."""
-        if len(self.steps) == 1:
+        if not self.shared:
             return self
         return WeightGrid(self.steps[order], self.limit, self.precision)
 

@@ -28,7 +28,8 @@ def rounded(
     if not gptq:
         return grid.nearest(effective / scale).astype(np.int64), scale
     x = np.random.default_rng(3).integers(-40, 41, (90, len(effective)))
-    return least_error_weights(effective / scale, x, grid, centred=True), scale
+    weight, units = least_error_weights(effective / scale, x, grid, True, least / scale)
+    return weight, scale * units
 
 
 @pytest.mark.parametrize(("encoding", "bits"), CODES)
