@@ -104,7 +104,7 @@ def _limit_of_all(tails: Sequence[Tails], largest: int) -> float:
         clipped = sum(float(one.clipped(np.asarray(limit)).sum()) for one in tails)
         return channels * (limit / largest) ** 2 / 12 + clipped
 
-    return min((share * top for share in CLIP_SHARES), key=error)
+    return float(min((share * top for share in CLIP_SHARES), key=error))
 
 
 def layer_input_format(
