@@ -74,7 +74,7 @@ from cimtool.verification.notes import judged_by
 
 TARGET = "isaac-rram-128"
 SAMPLES = (1, 2, 5, 10, 50, 200)
-CALIBRATED = 512
+CALIBRATED = 2048
 """Texts that calibrate the compiled model, with their videos."""
 
 EXACT = "exact"

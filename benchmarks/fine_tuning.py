@@ -166,7 +166,7 @@ def main() -> None:
     options.add_argument("--dies", type=int, default=20)
     options.add_argument("--die-items", type=int, default=400, help="texts that dies are asked")
     options.add_argument("--input-bits", type=int, default=4, help="the other bits are 4")
-    options.add_argument("--calibrator", default="minmax")
+    options.add_argument("--calibrator", default="tails")
     options.add_argument("--epochs", type=int, default=OPTIMISATION.epochs)
     options.add_argument("--batch", type=int, default=OPTIMISATION.batch)
     options.add_argument("--learning-rate", type=float, default=OPTIMISATION.learning_rate)

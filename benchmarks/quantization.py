@@ -29,7 +29,7 @@ from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
 
 BITS = ((4, 4), (4, 8), (6, 6), (8, 8))
-METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse", "gptq"))
+METHODS = (("minmax", "nearest"), ("tails", "nearest"), ("tails", "gptq"))
 
 
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:

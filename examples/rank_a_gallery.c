@@ -50,13 +50,13 @@ static float *rows_of(const char *name, size_t width, size_t *count) {
 }
 
 /* The code of a number: over its unit, rounded half to even (as C rounds unless told otherwise). */
-static int32_t code(float number, int exponent, float lo, float hi) {
-    float steps = rintf(ldexpf(number, -exponent));
+static int32_t code(float number, float unit, float lo, float hi) {
+    float steps = rintf(number / unit);
     return (int32_t)(steps < lo ? lo : steps > hi ? hi : steps);
 }
 
 int main(int argc, char **argv) {
-    static const int text_exponents[] = TEXT_EXPONENTS, video_exponents[] = VIDEO_EXPONENTS;
+    static const float text_units[] = TEXT_UNITS, video_units[] = VIDEO_UNITS;
     size_t size, texts, videos;
     void *weights;
     float *text_rows, *video_rows;
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < videos; i++) {
         video_code x[VIDEO_WIDTH];
         for (int j = 0; j < VIDEO_WIDTH; j++)
-            x[j] = (video_code)code(video_rows[i * VIDEO_WIDTH + (size_t)j], video_exponents[j],
+            x[j] = (video_code)code(video_rows[i * VIDEO_WIDTH + (size_t)j], video_units[j],
                                     VIDEO_LO, VIDEO_HI);
         video_encode(weights, x, &gallery[i], 1);
     }
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
         int32_t score[BEST];
         int held = 0;
         for (int j = 0; j < TEXT_WIDTH; j++)
-            x[j] = (text_code)code(text_rows[i * TEXT_WIDTH + (size_t)j], text_exponents[j],
+            x[j] = (text_code)code(text_rows[i * TEXT_WIDTH + (size_t)j], text_units[j],
                                    TEXT_LO, TEXT_HI);
         text_encode(weights, x, &text, 1);
         for (size_t v = 0; v < videos; v++) {

@@ -144,8 +144,9 @@ def test_rank_a_gallery(small_bundle: Path, small_trunk: DemoFiles, tmp_path: Pa
         found = re.findall(r"(\d+) \((-?\d+)\)", line)
         assert [int(index) for index, _ in found] == indices.tolist()
         assert [int(score) * 2.0 ** int(unit[1]) for _, score in found] == scores.tolist()
+    (tmp_path / "odd.f32").write_bytes(bytes(4 * 25))
     refused = subprocess.run(
-        ["./rank", *arguments[:2], "rank"],
+        ["./rank", *arguments[:2], "odd.f32"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

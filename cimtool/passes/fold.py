@@ -21,6 +21,7 @@ from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, 
 from cimtool.ir.quantized import QuantizedMvm
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
 from cimtool.passes.base import Job, Pass, require_room
+from cimtool.passes.calibrate import SMALLEST_EXPONENT
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
@@ -56,7 +57,7 @@ class FoldPass(Pass):
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
     """Round to multiples of a power of two, `bits` bits below the largest magnitude."""
-    step = 2.0 ** (np.frexp(np.abs(x).max())[1] - bits)
+    step = np.ldexp(1.0, max(int(np.frexp(np.abs(x).max())[1]) - bits, SMALLEST_EXPONENT))
     return np.asarray(np.floor(x / step + 0.5) * step)
 
 

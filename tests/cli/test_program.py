@@ -23,7 +23,8 @@ def bundle(
 ) -> Callable[..., Path]:
     def made(mapping: str, **flags: object) -> Path:
         folder = tmp_path / mapping
-        options = {"target": "hermes-pcm-14nm", "score_mapping": mapping} | flags
+        options = {"target": "hermes-pcm-14nm", "score_mapping": mapping, "accumulator_bits": 40}
+        options |= flags
         assert cimtool(*compiling(small_trunk, folder, **options)).status == 0
         return folder
 

@@ -113,7 +113,8 @@ def test_the_yield_is_that_of_dies_without_a_stuck_cell(
     cells = 2 * 2 * (24 * 32 + 32 * 32 + 2 * 32 * 16)
     assert kept.share.low <= (1 - p) ** cells <= kept.share.high
     drifts = np.array(found.outcomes[0].dies[0]["logit_rmse"]["values"])
-    assert kept.kept == np.sum(drifts == first.metrics["logit_rmse"]), "a die without any is exact"
+    assert np.any(drifts == first.metrics["logit_rmse"]), "a die without any is exact"
+    assert kept.kept == np.sum(drifts <= limit)
     assert kept.kept <= kept.in_doubt < 10, "most intervals over 40 queries hold the limit"
     text, json = terminal(found.document()), found.to_json()
     assert f"within logit_rmse={limit:g} on 10% of dies: point 0" in text

@@ -154,22 +154,16 @@ class _Model:
 
     def _header_of_codes(self, m: str, op: Quantize, known: Type, width: int) -> None:
         units = np.broadcast_to(op.scale, (width,))
-        mantissas, exponents = np.frexp(units)
-        if (mantissas == 0.5).all():
-            name, says, a_line = f"{m.upper()}_EXPONENTS", "units are 2^e, with e from", 16
-            numbers = [str(exponent - 1) for exponent in exponents]
-        else:  # the scale of the model's own quantizer
-            name, says, a_line = f"{m.upper()}_UNITS", "divide in float by", 4
-            numbers = [f"{float(unit).hex()}f" for unit in units]
-        lines = (", ".join(numbers[i : i + a_line]) for i in range(0, width, a_line))
+        numbers = [f"{float(unit).hex()}f" for unit in units]
+        lines = (", ".join(numbers[i : i + 4]) for i in range(0, width, 4))
         # Layers take codes of this kind, so codes need no copy.
         kind = "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
         self.header.append(
             f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, clipped\n"
-            f" * to {op.lo} .. {op.hi}; {says} {name}. */\n"
+            f" * to {op.lo} .. {op.hi}; divide in float by {m.upper()}_UNITS. */\n"
             f"enum {{ {m.upper()}_WIDTH = {width}, {m.upper()}_LO = {op.lo}, "
             f"{m.upper()}_HI = {op.hi} }};\n"
-            f"#define {name} {{ \\\n    "
+            f"#define {m.upper()}_UNITS {{ \\\n    "
             + ", \\\n    ".join(lines)
             + f"}}\ntypedef {kind} {m}_code;"
         )
