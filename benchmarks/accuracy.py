@@ -136,7 +136,7 @@ def clip_cases(file: Path, seed: int, folder: Path) -> Iterator[Case]:
     models = {name: trained(one, data, seed, folder / name) for name, one in TRAININGS.items()}
     teacher = partial(cimtool.teacher, data=data, labels="exact", pairs=PAIRS, matched=MATCHED)
     for name, a, given in CASES:
-        b = balanced(teacher(models[name], a=a), a) if given is None else given
+        b = balanced(teacher(models[name], a=a, b=0.0), a) if given is None else given
         poly = folder / f"{name}-{a:g}.json"
         cimtool.fit(teacher(models[name], a=a, b=b), output=poly)
         title = f"two-branch, {name}, a = {a:g}, b = {b:g}"
