@@ -28,10 +28,17 @@ class Tails:
     excess: FloatArray
 
     def clipped(self, limit: FloatArray) -> FloatArray:
-        """The expected squared error [channels] of numbers that are clipped to +-`limit`."""
-        beyond = (limit - self.threshold) / np.where(self.excess > 0, self.excess, 1.0)
+        """The expected squared error [channels] of numbers that are clipped to +-`limit`.
+
+        Below the threshold `v - l` errs `(threshold - l)` more, of a share that the exponential is
+        continued to, at most of all: a channel whose numbers are all alike loses that difference.
+        """
+        excess = np.where(self.excess > 0, self.excess, 1.0)
+        beyond = (limit - self.threshold) / excess
         share = np.minimum(self.share * np.exp(-np.maximum(beyond, np.log(self.share))), 1.0)
-        return np.asarray(2 * share * np.square(self.excess))
+        below = np.maximum(self.threshold - limit, 0.0)
+        squares = np.square(below) + 2 * below * self.excess + 2 * np.square(self.excess)
+        return np.asarray(share * squares)
 
     def limits(self, largest: int) -> FloatArray:
         """The limit [channels] of least expected error, in steps of `limit / largest`.
