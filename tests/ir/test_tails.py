@@ -74,5 +74,15 @@ def test_a_channel_of_one_magnitude_has_it_as_its_limit() -> None:
     assert tails.clipped(np.array([3.0])) == 0.0
 
 
+def test_numbers_that_are_alike_lose_the_difference_where_they_clip() -> None:
+    """So does a channel of CLIP rows, whose numbers are all large: no share of it may clip."""
+    rng = np.random.default_rng(0)
+    numbers = 10 + 0.1 * rng.normal(size=(512, 1))
+    tails = tails_of(np.sort(numbers, axis=0)[-64:], 512)
+    for limit in (2.5, 5.0, 7.5):
+        lost = np.square(numbers - limit).mean(axis=0)
+        np.testing.assert_allclose(tails.clipped(np.array([limit])), lost, rtol=0.1)
+
+
 def test_a_channel_of_zeros_has_no_limit() -> None:
     assert tails_of(np.zeros((8, 1)), 32).limits(127) == 0.0
