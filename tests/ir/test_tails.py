@@ -81,7 +81,7 @@ def test_numbers_that_are_alike_lose_the_difference_where_they_clip() -> None:
     tails = tails_of(np.sort(numbers, axis=0)[-64:], 512)
     for limit in (2.5, 5.0, 7.5):
         lost = np.square(numbers - limit).mean(axis=0)
-        np.testing.assert_allclose(tails.clipped(np.array([limit])), lost, rtol=0.1)
+        assert lost <= tails.clipped(np.array([limit])) <= 1.2 * lost
 
 
 def test_a_channel_of_zeros_has_no_limit() -> None:
