@@ -42,6 +42,9 @@ COST_NAMES: tuple[CostName, ...] = tuple(ORDER)
 LOWEST_BITS = 2
 SCORE = "score"
 
+MOST_OF_A_QUERY = 16
+"""The most bits that settings can give what drives a product of the score."""
+
 
 @dataclass(frozen=True, order=True)
 class Width:
@@ -132,7 +135,7 @@ class LayerCosts:
             layer = f"{SCORE}.{name}"
             layers[layer] = SCORE, op, score.types[read]
             bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
-            bits[Width(layer, "activation_bits")] = score.types[read].bits
+            bits[Width(layer, "activation_bits")] = min(score.types[read].bits, MOST_OF_A_QUERY)
         return cls(start, layers, bits, stored_cells(score), kept)
 
     def below(self, width: Width, bits: int) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ def layer_input_format(
     if readers and equalise and top.size > 1:
         relatives += _equalising(limits, [weight for weight, _ in readers])
     if len(readers) < len(users):  # sums and products count in units that shifts bring together
-        relatives = [np.exp2(np.round(np.log2(one))) for one in relatives]
+        relatives = [np.exp2(np.ceil(np.log2(one))) for one in relatives]
     mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
     # A value that is carried past the layers, into a residual sum, brings its error there as it is.
     gains = np.full(top.shape, float(len(users) > len(readers)))

@@ -215,7 +215,7 @@ def test_a_training(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
 @pytest.mark.thorough("the same by another command or kind of data")
 def test_scores(images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
-    options = {"target": "hermes-pcm-14nm", "score_mapping": "in-memory"}
+    options = {"target": "hermes-pcm-14nm", "score_mapping": "in-memory", "accumulator_bits": 40}
     assert cimtool(*compiling(images, bundle, **options)).status == 0
     simulate = ("simulate", bundle, "--inputs", images.eval, "-o", tmp_path / "s.npz")
     said = require_images(cimtool(*simulate, "--noise", "--trials", 2).out)

@@ -22,7 +22,7 @@ def bundle(
     folder = tmp_path_factory.mktemp("ways") / request.param
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=folder, target="hermes-pcm-14nm", score_mapping=request.param,
+        output=folder, target="hermes-pcm-14nm", score_mapping=request.param, accumulator_bits=40,
     )  # fmt: skip
     return folder
 

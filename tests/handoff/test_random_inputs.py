@@ -64,7 +64,7 @@ def test_faults_are_found(handoff: Path) -> None:
     shown = [one for one in shown_faults(handoff) if one[1] in TAPS]
     assert len(shown) >= 10
     for number, tap, _ in shown:
-        done = run_goal(handoff, "random", "VECTORS=50", f"FAULT={number}")
+        done = run_goal(handoff, "random", "VECTORS=400", f"FAULT={number}")
         assert f"fault {number}: found at {tap}\n" in done.stdout
         assert done.returncode != 0
 
