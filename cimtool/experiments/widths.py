@@ -21,6 +21,7 @@ from cimtool.costs.rates import Rates, rates_at
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.points import nested
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.keys import WIDEST
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placed, stored_cells
 from cimtool.hardware.settings import LEFT_OUT, LayerSettings
@@ -41,9 +42,6 @@ COST_NAMES: tuple[CostName, ...] = tuple(ORDER)
 
 LOWEST_BITS = 2
 SCORE = "score"
-
-MOST_OF_A_QUERY = 16
-"""The most bits that settings can give what drives a product of the score."""
 
 
 @dataclass(frozen=True, order=True)
@@ -135,7 +133,7 @@ class LayerCosts:
             layer = f"{SCORE}.{name}"
             layers[layer] = SCORE, op, score.types[read]
             bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
-            bits[Width(layer, "activation_bits")] = min(score.types[read].bits, MOST_OF_A_QUERY)
+            bits[Width(layer, "activation_bits")] = min(score.types[read].bits, WIDEST)
         return cls(start, layers, bits, stored_cells(score), kept)
 
     def below(self, width: Width, bits: int) -> tuple[int, ...]:

@@ -32,8 +32,11 @@ from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
 from cimtool.ir.types import Type
 
-Bits = Annotated[int, Field(ge=2, le=16)]
-FeatureBits = Annotated[int, Field(ge=4, le=16)]
+WIDEST = 16
+"""The most bits of a weight, an input, an activation or a feature."""
+
+Bits = Annotated[int, Field(ge=2, le=WIDEST)]
+FeatureBits = Annotated[int, Field(ge=4, le=WIDEST)]
 ConverterBits = Annotated[int, Field(ge=1, le=16)]
 CellBits = Annotated[int, Field(ge=1, le=8)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]

@@ -136,7 +136,7 @@ def layer_input_format(
     gains = np.full(top.shape, float(len(users) > len(readers)))
     for weight, _ in readers:
         gains += np.square(weight).sum(axis=1)
-    noise = []
+    best, least = None, np.inf
     for relative in relatives:
         covered = float((limits / relative).max()) or 1.0
         for share in (1.0,) if tails is None else CLIP_SHARES:
@@ -145,9 +145,13 @@ def layer_input_format(
             errors = np.square(fmt.scale) / 12
             if tails is not None:
                 errors = errors + tails.clipped(fmt.scale * hi)
-            own = float((gains * errors).sum())
-            noise.append((_weight_noise(fmt, mean_square, readers) + own, fmt))
-    return min(noise, key=lambda pair: pair[0])[1]
+            noise = float((gains * errors).sum())
+            if best is None or noise < least:  # what weights add takes longest to compute
+                noise += _weight_noise(fmt, mean_square, readers)
+                if best is None or noise < least:
+                    best, least = fmt, noise
+    assert best is not None
+    return best
 
 
 def _weight_noise(
