@@ -12,7 +12,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.loading.embeddings import Embeddings, embeddings_of, unit_rows
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.answers import domain_sentences
+from cimtool.verification.answers import saturation_sentences
 from cimtool.verification.run import verify_bundle
 from cimtool.verification.saturation import Domain, clipped_count, domains, stored_values
 from cimtool.verification.stages import encode
@@ -84,16 +84,16 @@ def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
     values = np.concatenate(blocks)
     assert 0 < ed.outside == np.mean((values < 0) | (values > 60)) < 1
     assert vd.outside == 0
-    said = domain_sentences(narrow)
+    said = saturation_sentences(narrow)
     assert not any(nothing in one for one in said)
     assert (
         f"polynomial: ed in [0, 60], the range it was fitted on: {ed.outside:.3%} of the pairs are "
         "outside and extrapolated, "
     ) in said[0]
-    assert domain_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
+    assert saturation_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
     unknown = verify_bundle(bundle, data)
     assert not unknown.saturation.fit_known
-    assert domain_sentences(unknown)[-1] == (
+    assert saturation_sentences(unknown)[-1] == (
         "the range of ed and vd that the polynomial was fitted on is not known: its file does not "
         "say"
     )
@@ -122,7 +122,7 @@ def test_pairs_beside_the_band_of_the_fit_are_outside_of_it(
     assert band.statistic == "vd less its line"
     assert band.outside == np.mean(beside < low)
     assert 0.2 < band.outside < 0.3
-    assert "polynomial: vd less its line in [" in domain_sentences(report)[0]
+    assert "polynomial: vd less its line in [" in saturation_sentences(report)[0]
 
 
 def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
