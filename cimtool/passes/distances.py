@@ -131,7 +131,7 @@ def least_gain(before: FloatArray, after: FloatArray) -> float:
     stream = Generator(Philox(key=0))
     texts, videos = (stream.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in before.shape)
     first, second = (((texts @ np.square(one)) * videos).sum(axis=1) for one in (before, after))
-    return interval(1 - second / np.maximum(first, np.finfo(float).tiny)).low
+    return interval((first - second) / np.maximum(first, np.finfo(float).tiny)).low
 
 
 def with_constant(program: Program, constant: float) -> Program:

@@ -237,7 +237,7 @@ def saturation_sentences(report: Report) -> tuple[str, ...]:
             "its file does not say"
         )
     called = report.drift.modalities
-    said += [one.sentence(name_of(one.modality, called)) for one in found.inputs if one.rows]
+    said += [one.sentence(name_of(one.modality, called)) for one in found.clipped_rows if one.rows]
     return tuple(said)
 
 
