@@ -167,8 +167,8 @@ def solve_bits(
 def _halves(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
     """Every second video with its texts, and the others; where pairs are unknown, every row."""
     text, video = calibration_rows(data, [])
-    for texts, videos in half_rows(len(text), len(video), data.text_to_video):
-        part = replace(data, text=text[texts], video=video[videos])
+    for of_text, of_video in half_rows(len(text), len(video), data.text_to_video):
+        part = replace(data, text=text[of_text], video=video[of_video])
         if min(len(part.text), len(part.video)) < LEAST_ROWS:
             texts, videos = item_names(data.called)
             raise ArgumentError(

@@ -136,10 +136,11 @@ def least_gain(before: FloatArray, after: FloatArray) -> float:
 
 def with_constant(program: Program, constant: float) -> Program:
     """A compiled program whose ed is larger by a real `constant` on all pairs."""
+    steps = round_half_up(np.asarray(constant / program.score.types[DISTANCE].unit))
 
     def moved(builder: Builder, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
         if node.name == DISTANCE:
-            op = replace(op, offset=op.offset + round_half_up(constant / op.scale))
+            op = replace(op, offset=op.offset + steps)
         return builder.add(node.name, op, *inputs)
 
     score = rewrite_each(program.score, Add, moved)

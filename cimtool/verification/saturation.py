@@ -285,7 +285,8 @@ def lost_shares(graph: Graph, x: Array) -> FloatArray:
 
     def lost(values: dict[str, Array]) -> FloatArray:
         shares = [_lost(op, values[name]) for name, op in quantizers.items()]
-        return np.max(shares, axis=0)
+        largest: FloatArray = np.max(shares, axis=0)
+        return largest
 
     return np.concatenate(Runner(read).over_blocks(x, sources, lost))
 
@@ -299,4 +300,5 @@ def _lost(op: Quantize, value: Array) -> FloatArray:
     rounds = np.abs(value - limited) <= op.scale / 2
     beyond = np.where(rounds, 0.0, value - limited)
     gone, whole = (np.square(one).reshape(len(value), -1).sum(axis=1) for one in (beyond, value))
-    return np.divide(gone, whole, out=np.zeros(len(value)), where=whole > 0)
+    shares: FloatArray = np.divide(gone, whole, out=np.zeros(len(value)), where=whole > 0)
+    return shares
