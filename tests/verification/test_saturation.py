@@ -233,7 +233,7 @@ def test_rows_whose_input_clips_are_counted_and_the_worst_is_named(bundle: Bundl
     said = video.sentence("image")
     assert said == (
         "image: the input of 2 of 20 rows clips, most of row 7, which loses "
-        f"{video.lost:.2%} of its square"
+        f"{video.lost:.2%} of its squared norm"
     )
     warning = video.warning("image")
     assert warning is not None
