@@ -108,7 +108,9 @@ class ClippedRows:
         said = f"{name}: the input of {self.rows:,} of {self.of:,} rows clips"
         if self.worst is None:
             return said
-        return f"{said}, most of row {self.worst:,}, which loses {self.lost:.2%} of its squared norm"
+        return (
+            f"{said}, most of row {self.worst:,}, which loses {self.lost:.2%} of its squared norm"
+        )
 
     def warning(self, name: str) -> str | None:
         """A sentence if scores of a row can't be trusted."""
