@@ -31,7 +31,6 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.formats import next_power_of_two, refit
 from cimtool.passes.gallery import DISTANCE
 from cimtool.reference.bootstrap import RESAMPLES, interval
-from cimtool.report.formats import four_digits
 from cimtool.simulation.simulator import Features, Simulator
 
 LEAST_GAIN = 0.05
@@ -79,8 +78,8 @@ class CorrectDistancesPass(Pass):
         before, after = np.sqrt(np.mean(squares, axis=0))
         job.note(
             f"score: {constant:+.4g} in ed takes off the mean error of rounding; on calibration "
-            f"rows that did not give it the RMSE from the float score is {four_digits(after)}, "
-            f"{four_digits(before)} without"
+            f"rows that did not give it the RMSE from the float score is {after:.4g}, "
+            f"{before:.4g} without"
         )
         return with_constant(program, constant)
 
