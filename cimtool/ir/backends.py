@@ -6,7 +6,7 @@ package that adds an operation registers a rule for it here, and imports no pass
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -99,3 +99,7 @@ are refused."""
 
 STRAIGHT_THROUGH: Rules[Callable[..., Any]] = Rules("straight-through training", Level.MAC)
 """`rule(op, site, *inputs)` returns a tensor (`training/straight_through.py`)."""
+
+GRADIENTS: Rules[Callable[..., Sequence[Array]]] = Rules("gradients", Level.MAC)
+"""`rule(op, inputs, gradient)` returns the gradient of each input from that of the result
+(`passes/gradients.py`)."""

@@ -95,9 +95,17 @@ LEAST_ROWS = 16
 """A mean over fewer rows than these says little of a layer."""
 
 
+def room_for(graph: Graph, job: Job, kept: Sequence[str] = ()) -> int:
+    """Rows of a projector that there is room for, whose values are freed unless they are `kept`.
+
+    Raises CimError if there is no room for LEAST_ROWS.
+    """
+    return _rows_with_room(graph, job, live_numbers(graph, kept))
+
+
 def require_room(graph: Graph, job: Job) -> None:
     """Raise CimError if the values of a projector leave no room for LEAST_ROWS of its rows."""
-    _rows_with_room(graph, job, live_numbers(graph))
+    room_for(graph, job)
 
 
 def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ()) -> Array:
@@ -109,7 +117,7 @@ def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ())
     room for LEAST_ROWS.
     """
     rows = job.rows(graph.name)
-    most = _rows_with_room(graph, job, live_numbers(graph, kept))
+    most = room_for(graph, job, kept)
     if most >= len(rows):
         return rows
     job.note(f"{graph.name}: {doing} on {most:,} of {len(rows):,} rows, as many as fit in memory")

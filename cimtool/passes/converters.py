@@ -27,9 +27,9 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
 from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.bias_correction import LayerOp, adjust_layers, layer_means, output_of, with_mean
 from cimtool.passes.fitting import Limits, Tried, column_errors, scatter_of, tried_columns
 from cimtool.passes.formats import refit
-from cimtool.passes.rounding import LayerOp, adjust_layers, layer_means, output_of, with_mean
 
 
 @dataclass(frozen=True)

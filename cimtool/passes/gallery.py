@@ -33,10 +33,10 @@ from cimtool.ir.heads import Head
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, keep, rewrite_each
+from cimtool.passes.bias_correction import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_references
 from cimtool.passes.formats import refit
 from cimtool.passes.product_bits import ProductExamples, Steps
-from cimtool.passes.rounding import output_of
 from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024

@@ -38,7 +38,8 @@ from cimtool.ir.quantized import (
     QuantizedStore,
 )
 from cimtool.ir.types import Type
-from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.base import Job, Pass, room_for, rows_with_room
+from cimtool.passes.bias_correction import correct_bias, layer_means
 from cimtool.passes.calibrate import layer_inputs
 from cimtool.passes.formats import (
     Format,
@@ -51,8 +52,10 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.passes.rounding import correct_bias, layer_means, least_error_weights
-from cimtool.passes.weight_grids import output_gain, weight_grid
+from cimtool.passes.gradients import LayerGradients, logit_gradients
+from cimtool.passes.mixtures import with_mixtures
+from cimtool.passes.rounding import LayerRows, least_error_weights
+from cimtool.passes.weight_grids import weight_gain, weight_grid
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45
@@ -94,9 +97,11 @@ class QuantizePass(Pass):
 
     def apply(self, program: Program, job: Job) -> Program:
         scales = shared_scales((program.text, program.video), job.settings)
+        gptq = self.weight_rounding == "gptq"
+        gradients = logit_gradients(program, job) if gptq else {}
 
         def quantized(graph: Graph, inputs: Mapping[str, Type]) -> Graph:
-            builder = Quantizing(graph, inputs, job, self, scales)
+            builder = Quantizing(graph, inputs, job, self, scales, gradients)
             return rewrite(graph, QUANTIZE.of, builder)
 
         def projector(graph: Graph) -> Graph:
@@ -122,11 +127,14 @@ class Quantizing(Builder):
         job: Job,
         options: QuantizePass,
         scales: Mapping[str, float],
+        gradients: Mapping[str, LayerGradients],
     ):
         super().__init__(source.name, inputs)
         self.source, self.job, self.options, self.scales = source, job, options, scales
         self._narrowed: dict[tuple[str, int], str] = {}
+        self.gradients = gradients
         self._rows: dict[str, Array] = {}
+        self._own = 0
         self._trained = bool(source.operations(QuantizedMvm) or source.operations(QuantizedStore))
 
     def fraction_bits(self, constant: Array, unit: FloatArray, top: float) -> int:
@@ -150,17 +158,30 @@ class Quantizing(Builder):
             self._narrowed[value, bits] = requantize(self, f"{value}.narrow", value, fmt)
         return self._narrowed[value, bits]
 
-    def rows(self, name: str) -> Array:
-        """A value of the graph so far on the calibration rows, computed once for all readers."""
+    def layer_rows(self, node: Node, value: str) -> LayerRows:
+        """The rows that round the weights of a layer which reads a value of the graph so far."""
+        rows, read = self._values(value), value
+        while isinstance(self.by_name[read].op, Quantize | Arrange):
+            (read,) = self.by_name[read].inputs
+            if read == "x":  # mixtures tell nothing of embeddings
+                rows = rows[: len(rows) * self._own // len(self._rows["x"])]
+                break
+        # They are of the first rows, which the rows are not if there is no room for all.
+        whole = self._own >= len(self.job.rows(self.name)) - 1
+        gradients = self.gradients.get(self.source.layer(node)) if whole else None
+        return LayerRows(rows, gradients, self.options.bias_correction)
+
+    def _values(self, name: str) -> Array:
+        """A value on the calibration rows and mixtures of them, computed once for all readers."""
         if name == "x" and name not in self._rows:
             read = replace(self.source, outputs={i: i for i in layer_inputs(self.source)}).pruned()
-            self._rows[name] = rows_with_room(
-                read, self.job, "weights are rounded", [*read.by_name]
-            )
+            kept = [*read.by_name]
+            rows = rows_with_room(read, self.job, "weights are rounded", kept)
+            self._own, self._rows[name] = with_mixtures(rows, room_for(read, self.job, kept))
         if name not in self._rows:
             node = self.by_name[name]
             known = tuple(self.types[i] for i in node.inputs)
-            self._rows[name] = fast_kernel(node.op, known)(*map(self.rows, node.inputs))
+            self._rows[name] = fast_kernel(node.op, known)(*map(self._values, node.inputs))
         return self._rows[name]
 
 
@@ -216,15 +237,15 @@ def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> st
     least = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
     least = np.maximum(least, (np.maximum(scale, least).max() or 1.0) * COLUMN_FLOOR)
     scale, grid = weight_grid(effective, code, np.maximum(scale, least), least)
-    target, rows = effective / scale, None
+    target = effective / scale
     if builder.options.weight_rounding == "gptq":
-        rows, centred = builder.rows(inputs[0]), builder.options.bias_correction
-        weight, units = least_error_weights(target, rows, grid, centred, least / scale)
+        rows = builder.layer_rows(node, inputs[0])
+        weight, units = least_error_weights(target, scale, rows, grid, least / scale)
         scale = scale * units
     else:
         weight = grid.nearest(target).astype(np.int64)
-    if code.shared_rows is not None:
-        scale = scale * output_gain(target, weight, rows)
+        if grid.shared:
+            scale = scale * weight_gain(target, weight)
     return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
 
 

@@ -36,11 +36,12 @@ class WeightGrid:
         """True if rows share exponents."""
         return len(self.steps) > 1
 
-    def rows(self, order: IntArray) -> WeightGrid:
-        """The grid of weights in another order of rows."""
+    def taken(self, rows: IntArray, columns: IntArray | None = None) -> WeightGrid:
+        """The grid of weights in another order of rows, and of columns."""
         if not self.shared:
             return self
-        return WeightGrid(self.steps[order], self.limit, self.precision)
+        steps = self.steps[rows] if columns is None else self.steps[np.ix_(rows, columns)]
+        return WeightGrid(steps, self.limit, self.precision)
 
     def nearest(self, target: FloatArray) -> FloatArray:
         """The numbers of the grid that are nearest to `target` [K, N], halves up."""
@@ -75,18 +76,13 @@ def weight_grid(
     return units, WeightGrid(steps, element, code.precision)
 
 
-def output_gain(target: FloatArray, weight: IntArray, rows: IntArray | None) -> FloatArray:
-    """The factors [N] by which outputs of whole weights are too small, on average.
+def weight_gain(target: FloatArray, weight: IntArray) -> FloatArray:
+    """The factors [N] by which whole weights are too small, on average: `sum t^2 / sum t w`.
 
     Units and exponents of least error make weights smaller, and a score of distances would count
-    that in each pair. With `y` the real and `q` the rounded outputs of `rows` [n, K], less their
-    means, it is `sum y^2 / sum y q`; without rows, `y` and `q` are the weights themselves.
+    that in each pair.
     """
-    real, rounded = target, weight.astype(np.float64)
-    if rows is not None:
-        centred = rows - rows.mean(axis=0)
-        real, rounded = centred @ real, centred @ rounded
-    squares, products = np.square(real).sum(axis=0), (real * rounded).sum(axis=0)
+    squares, products = np.square(target).sum(axis=0), (target * weight).sum(axis=0)
     factor = np.divide(squares, products, where=products > 0, out=np.ones(len(squares)))
     # The last bits of a CPU's sums must not count.
     return np.asarray(np.clip(np.rint(factor * GAIN_STEPS) / GAIN_STEPS, 0.5, 2.0))

@@ -23,9 +23,9 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import integer
 from cimtool.passes.base import Job
+from cimtool.passes.bias_correction import layer_means
 from cimtool.passes.converters import fit_references
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
-from cimtool.passes.rounding import layer_means
 from cimtool.simulation.simulator import Simulator
 
 

@@ -15,7 +15,7 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import Program
 from cimtool.passes.base import Job
-from cimtool.passes.rounding import layer_means
+from cimtool.passes.bias_correction import layer_means
 from cimtool.simulation.simulator import Simulator
 
 

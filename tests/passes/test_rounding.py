@@ -1,37 +1,31 @@
-"""Weight rounding errs less than nearest integers, the same everywhere; corrected means meet."""
+"""Rounded weights make outputs and logits err less than nearest integers, the same everywhere."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_models import passed
 from threads import threads_of
 
 from cimtool import api
 from cimtool.demo.data import DemoFiles
-from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
-from cimtool.ir.program import Graph
+from cimtool.passes.gradients import LayerGradients
+from cimtool.passes.moments import Factors, SecondMoments
 from cimtool.passes.rounding import (
     BLOCK,
     GAIN_ROWS,
     GAIN_STEPS,
     PANEL,
-    LayerMoments,
-    correct_bias,
+    Evidence,
+    LayerRows,
+    Rounder,
     gain,
-    layer_means,
     least_error_weights,
     rounded_back,
-    second_moments,
-    shrinkage,
-    unit_triangle,
 )
 from cimtool.passes.weight_grids import WeightGrid
 
@@ -55,6 +49,19 @@ def correlated(rng: Rng, count: int) -> np.ndarray:
     return np.rint(rows + 15).astype(np.int64)
 
 
+def least(
+    target: np.ndarray, rows: np.ndarray, centred: bool, units: np.ndarray, grid: WeightGrid = WHOLE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and units for rows of which no gradient is known."""
+    known = LayerRows(rows, None, centred)
+    return least_error_weights(target, np.ones(target.shape[1]), known, grid, units)
+
+
+def halves(rows: np.ndarray) -> tuple[Evidence, Evidence]:
+    known = LayerRows(rows, None, True)
+    return Evidence.of(known, 0), Evidence.of(known, 1)
+
+
 def error(rows: np.ndarray, difference: np.ndarray, centred: bool) -> float:
     errors = rows @ difference
     return float(np.square(errors - errors.mean(axis=0) * centred).mean())
@@ -66,7 +73,7 @@ def test_the_output_of_unseen_rows_errs_less(centred: bool) -> None:
     rows, unseen = correlated(rng, N), correlated(rng, N)
     target = rng.normal(size=(K, COLUMNS)) * 3
     nearest = np.clip(round_half_up(target), -LIMIT, LIMIT)
-    found, units = least_error_weights(target, rows, WHOLE, centred, np.ones(COLUMNS))
+    found, units = least(target, rows, centred, np.ones(COLUMNS))
     assert found.dtype == np.int64
     assert np.abs(found).max() <= LIMIT
     errors = [error(unseen, q - target, centred) for q in (found * units, nearest)]
@@ -76,14 +83,14 @@ def test_the_output_of_unseen_rows_errs_less(centred: bool) -> None:
 def test_inputs_that_have_nothing_in_common_are_rounded_to_the_nearest() -> None:
     rows = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * 8
     target = np.array([[2.4, -7.6], [0.5, 9.0]])
-    found, units = least_error_weights(target, rows, WHOLE, True, np.ones(2))
+    found, units = least(target, rows, True, np.ones(2))
     assert found.tolist() == [[2, -7], [1, 7]]
     assert units.tolist() == [1, 1]
 
 
 def test_rows_of_zeros_are_rounded_to_the_nearest() -> None:
     rows, target = np.zeros((3 * GAIN_ROWS, 2), int), np.array([[1.2], [-0.6]])
-    found, units = least_error_weights(target, rows, WHOLE, True, np.ones(1))
+    found, units = least(target, rows, True, np.ones(1))
     assert found.tolist() == [[1], [-1]]
     assert units.tolist() == [1]
 
@@ -109,13 +116,15 @@ def test_no_column_errs_more_than_in_its_full_range(
     layer: tuple[np.ndarray, np.ndarray, int, np.ndarray], centred: bool
 ) -> None:
     target, rows, limit, least = layer
-    moments = LayerMoments.of(rows, centred)
-    found, units = moments.least_error(target, whole(limit), least)
-    assert np.abs(found).max() <= limit
+    factors, grid = SecondMoments.of(rows, centred).factors(), whole(limit)
+    rounder = Rounder(factors, None)
+    units = rounder.least_error_units(target, grid, least)
     assert np.all(units >= least)
-    _, full = moments.rounded(target, whole(limit))
-    left = np.triu(moments.upper) @ (target - found * units)[moments.order]
-    errors = moments.pivots @ np.square(left)
+    found = rounder.rounded(target / units, units, grid)
+    assert np.abs(found).max() <= limit
+    _, full = rounded_back(target[factors.order], factors, grid, None)
+    left = np.triu(factors.upper) @ (target - found * units)[factors.order]
+    errors = factors.pivots @ np.square(left)
     assert np.all(errors <= full * (1 + 1e-9) + 1e-9)
 
 
@@ -125,8 +134,7 @@ def test_few_bits_clip_the_largest_weights_and_err_less_on_unseen_rows() -> None
     target = rng.normal(size=(K, COLUMNS))
     target *= LIMIT / np.abs(target).max(axis=0)
     (full, one), (found, units) = (
-        least_error_weights(target, rows, WHOLE, True, np.full(COLUMNS, least))
-        for least in (1.0, 0.0)
+        least(target, rows, True, np.full(COLUMNS, smallest)) for smallest in (1.0, 0.0)
     )
     np.testing.assert_allclose(one, one[0])  # the gain alone
     assert np.unique(units).size > 1
@@ -140,8 +148,12 @@ def test_outputs_of_unseen_rows_keep_their_size() -> None:
     rows, unseen = correlated(rng, 2 * K), correlated(rng, N)
     target = rng.standard_t(3, size=(K, 200))
     target *= 1 / np.abs(target).max(axis=0)
-    found, units = least_error_weights(target, rows, whole(1), True, np.zeros(200))
-    factor = gain(target, units, rows, whole(1), True)
+    found, units = least(target, rows, True, np.zeros(200), whole(1))
+    shares = Rounder(SecondMoments.of(rows, True).factors(), None).least_error_units(
+        target, whole(1), np.zeros(200)
+    )
+    factor = gain(target / shares, shares, halves(rows), whole(1))
+    np.testing.assert_array_equal(units, shares * factor)
     assert factor * GAIN_STEPS == int(factor * GAIN_STEPS)
 
     def size(weights: np.ndarray) -> float:
@@ -154,26 +166,16 @@ def test_outputs_of_unseen_rows_keep_their_size() -> None:
 
 def test_too_few_rows_tell_no_size() -> None:
     rng = np.random.default_rng(5)
-    target, rows = rng.normal(size=(K, 3)), correlated(rng, GAIN_ROWS - 1)
-    assert gain(target, np.full(3, 0.7), rows, WHOLE, True) == 1
+    target, rows = rng.normal(size=(K, 3)), correlated(rng, 2 * GAIN_ROWS - 1)
+    assert gain(target, np.full(3, 0.7), halves(rows), WHOLE) == 1
+    assert gain(target, np.full(3, 0.7), halves(np.repeat(rows, 2, axis=0)), WHOLE) != 1
 
 
-def test_few_rows_are_believed_less_than_many() -> None:
-    rng = np.random.default_rng(1)
-    chance, many = (rng.integers(-9, 10, size=(n, K)) for n in (20, 2000))
-    assert shrinkage(chance, True) > 0.7
-    shares = [shrinkage(correlated(rng, n), True) for n in (10, 100, 1000)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[2] < 0.02
-    assert shrinkage(many, True) > 0.7
-
-
-def test_second_moments_are_exact() -> None:
-    rng = np.random.default_rng(2)
-    rows = rng.integers(-(2**15), 2**15, size=(64, 5))
-    np.testing.assert_array_equal(second_moments(rows, False), (rows.T @ rows).astype(np.float64))
-    centred = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(second_moments(rows, True), centred.T @ centred, rtol=1e-12)
+def test_many_bits_lose_no_size() -> None:
+    rng = np.random.default_rng(5)
+    target, rows = rng.normal(size=(K, 30)), correlated(rng, N)
+    assert gain(target, np.ones(30), halves(rows), whole(15)) != 1
+    assert gain(target * 4, np.ones(30), halves(rows), whole(16)) == 1
 
 
 @pytest.mark.thorough("more threads than a quiet core has")
@@ -192,75 +194,105 @@ def test_the_number_of_threads_changes_no_byte(medium_trunk: DemoFiles, tmp_path
     assert contents[0]
 
 
-@pytest.mark.parametrize("size", [1, 3, PANEL, PANEL + 5, 3 * PANEL + 2])
-def test_the_triangle_makes_the_matrix(size: int) -> None:
-    rng = np.random.default_rng(size)
-    rows = rng.normal(size=(2 * size, size))
-    matrix = rows.T @ rows
-    upper, pivots = unit_triangle(matrix)
-    upper = np.triu(upper)
-    np.testing.assert_array_equal(upper.diagonal(), 1.0)
-    below = np.linalg.cholesky(matrix)
-    np.testing.assert_allclose(upper, (below / below.diagonal()).T, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(pivots, np.square(below.diagonal()), rtol=1e-9)
-
-
-def plainly(target: np.ndarray, upper: np.ndarray, grid: WeightGrid) -> np.ndarray:
-    found, errors = np.empty_like(target), np.zeros_like(target)
+def plainly(
+    target: np.ndarray, upper: np.ndarray, right: np.ndarray, grid: WeightGrid
+) -> np.ndarray:
+    """As the docstring says it: what the others leave of `U (t - q) V^T` is rounded away."""
+    found = target.copy()
     for k in reversed(range(len(target))):
-        wanted = target[k] + upper[k, k + 1 :] @ errors[k + 1 :]
-        found[k] = grid.rows(np.array([k])).nearest(wanted[None])[0]
-        errors[k] = target[k] - found[k]
+        for n in reversed(range(target.shape[1])):
+            owed = (upper @ (target - found) @ right.T)[k, n]
+            one = np.array([k])
+            nearest = grid.taken(one, np.array([n])).nearest(target[[k], n : n + 1] + owed)
+            found[k, n] = nearest[0, 0]
     return found
 
 
-def column_of(grid: WeightGrid, column: int) -> WeightGrid:
-    return replace(grid, steps=grid.steps[:, [column % grid.steps.shape[1]]])
+def quarters(rng: Rng, size: int) -> np.ndarray:
+    """An upper triangle, its diagonal 1, whose products with eighths are exact."""
+    return np.triu(rng.integers(-1, 2, size=(size, size)) / 4.0, 1) + np.eye(size)
+
+
+def grid_of(kind: str, rng: Rng, shape: tuple[int, int]) -> WeightGrid:
+    if kind == "whole":
+        return WHOLE
+    steps = 2.0 ** rng.integers(-3, 1, size=shape)
+    return WeightGrid(steps, *{"shared exponents": (7, 3), "floats": (12, 2)}[kind])
 
 
 @pytest.mark.parametrize("kind", ["whole", "shared exponents", "floats"])
 def test_each_row_makes_up_for_those_after_it(kind: str) -> None:
     rng = np.random.default_rng(0)
-    size, columns = 23, 2 * BLOCK + 7
-    grid = WHOLE
-    if kind != "whole":
-        steps = 2.0 ** rng.integers(-3, 1, size=(size, columns))
-        grid = WeightGrid(steps, *{"shared exponents": (7, 3), "floats": (12, 2)}[kind])
-    upper = np.triu(rng.integers(-8, 9, size=(size, size)) / 64.0, 1)
-    target = rng.integers(-900, 901, size=(size, columns)) / 256.0
+    size, columns = PANEL + 7, 2 * BLOCK + 7
+    grid = grid_of(kind, rng, (size, columns))
+    upper = quarters(rng, size)
+    target = rng.integers(-30, 31, size=(size, columns)) / 8.0
     pivots = rng.integers(1, 9, size=size).astype(np.float64)
-    found, errors = rounded_back(target, upper, pivots, grid)
-    np.testing.assert_array_equal(found, plainly(target, upper, grid))
-    alone = [
-        rounded_back(target[:, [c]], upper, pivots, column_of(grid, c))[0][:, 0]
-        for c in range(columns)
-    ]
-    np.testing.assert_array_equal(found, np.stack(alone, axis=1))
-    left = np.square((upper + np.eye(size)) @ (target - found))
+    factors = Factors(np.arange(size), upper, pivots)
+    found, errors = rounded_back(target, factors, grid, None)
+    some = [0, 1, BLOCK, columns - 1]
+    plain = plainly(target[:, some], upper, np.eye(4), grid.taken(np.arange(size), np.array(some)))
+    np.testing.assert_array_equal(found[:, some], plain)
+    left = np.square(upper @ (target - found))
     np.testing.assert_allclose(errors, pivots @ left, rtol=1e-9)
+    again, _ = rounded_back(target, factors, grid, np.eye(columns))
+    np.testing.assert_array_equal(again, found)
 
 
-def biases(graph: Graph) -> dict[str, list[int]]:
-    return {n.name: n.op.bias.tolist() for n in graph.nodes if isinstance(n.op, Mvm)}
+@pytest.mark.parametrize("kind", ["whole", "shared exponents", "floats"])
+@pytest.mark.parametrize("shape", [(3, 5), (PANEL + 3, 6), (5, BLOCK + 3)])
+def test_each_number_makes_up_for_those_of_other_columns_too(
+    kind: str, shape: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(shape[0])
+    grid = grid_of(kind, rng, shape)
+    upper, right = (quarters(rng, size) for size in shape)
+    target = rng.integers(-30, 31, size=shape) / 8.0
+    factors = Factors(np.arange(shape[0]), upper, np.ones(shape[0]))
+    found, errors = rounded_back(target, factors, grid, np.ascontiguousarray(right.T))
+    np.testing.assert_array_equal(found, plainly(target, upper, right, grid))
+    left = np.square(upper @ (target - found) @ right.T)
+    np.testing.assert_allclose(errors, left.sum(axis=0), rtol=1e-9)
 
 
-def test_correcting_twice_is_correcting_once(models: SimpleNamespace) -> None:
-    job = models.job(*models.data, weight_bits=4, bias_correction=False)
-    lowered, quantized = passed(models.small, job, "lowered", "quantized")
-    plain = quantized.text
-    means = layer_means(lowered.text, job.text)
-    once = correct_bias(plain, job.text, means)
-    twice = correct_bias(once, job.text, means)
-    assert biases(once) != biases(plain)
-    assert biases(twice) == biases(once)
+def test_logits_of_unseen_rows_err_less_where_they_change_in_few_directions() -> None:
+    rng = np.random.default_rng(7)
+    rows, unseen = correlated(rng, N), correlated(rng, N)
+    scale = 2.0 ** rng.integers(-2, 3, size=COLUMNS)
+    target = rng.normal(size=(K, COLUMNS)) * 2
+    mixing = rng.normal(size=(3, COLUMNS)) / scale
+    drawn, new = (rng.normal(size=(N, 3)) @ mixing * 1000 for _ in range(2))
+    gradients = LayerGradients(np.rint(drawn).astype(np.int64), np.zeros((N, COLUMNS)))
+    errors = {}
+    for known in (None, gradients):
+        layer = LayerRows(rows, known, True)
+        found, units = least_error_weights(target, scale, layer, WHOLE, np.ones(COLUMNS))
+        off = (unseen - unseen.mean(axis=0)) @ ((found * units - target) * scale)
+        errors[known is None] = float(np.square((off * new).sum(axis=1)).mean())
+    assert errors[False] < 0.4 * errors[True]
 
 
-def test_means_are_real_numbers_whatever_the_units(models: SimpleNamespace) -> None:
-    job = models.job(
-        *models.data, weight_bits=16, activation_bits=16, input_bits=16, accumulator_bits=48
-    )
-    stages = passed(models.small, job, "lowered", "quantized")
-    wanted, found = (layer_means(program.text, job.text) for program in stages)
-    assert wanted.keys() == found.keys() == {"fc1", "fc2", "mu", "logvar"}
-    for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], atol=1e-3)
+def test_the_mean_logit_tells_the_size_of_outputs() -> None:
+    """Outputs keep the size that the mean gradient sees, where single pairs see another."""
+    rng = np.random.default_rng(8)
+    rows = correlated(rng, 2 * K)
+    target = rng.standard_t(3, size=(K, 60))
+    target *= 1 / np.abs(target).max(axis=0)
+    drawn = rng.integers(-9, 10, size=(len(rows), 60))
+    outputs = (rows - rows.mean(axis=0)) @ target
+    factors = []
+    for mean in (np.zeros(outputs.shape), outputs * 1000):
+        layer = LayerRows(rows, LayerGradients(drawn, mean), True)
+        seen = Evidence.of(layer, 0), Evidence.of(layer, 1)
+        factors.append(gain(target, np.ones(60), seen, whole(1)))
+        own = seen[0].with_rows_of(seen[1], layer).rounder()
+        assert own.rounded(target, np.ones(60), whole(1)).shape == target.shape
+    assert factors[0] != factors[1]
+    # The second is the factor for which the mean logit of the other half does not move.
+    one, two = (Evidence.of(layer, k) for k in (0, 1))
+    moved = total = 0.0
+    for mine, other in ((one, two), (two, one)):
+        rounded = mine.rounder().rounded(target, np.ones(60), whole(1))
+        moved += float((other.along * rounded).sum()) * float((other.along * target).sum())
+        total += float((other.along * target).sum()) ** 2
+    assert factors[1] == pytest.approx(total / moved, abs=2e-3)

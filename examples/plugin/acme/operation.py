@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Clip, scalar
-from cimtool.ir.backends import C_MODEL, COSTS, LOWER, ONNX, QUANTIZE
+from cimtool.ir.backends import C_MODEL, COSTS, GRADIENTS, LOWER, ONNX, QUANTIZE
 from cimtool.ir.op import Arithmetic, Level, Op
 from cimtool.ir.program import Builder, Node, keep
 from cimtool.ir.types import Type, exact_bounds, number_type, real
@@ -58,6 +58,14 @@ class L1Distance(Arithmetic, name="l1_distance"):
 
 
 QUANTIZE.rule(L1Distance)(keep)  # both sides store mu in one unit, so that integers stay integers
+
+
+@GRADIENTS.rule(L1Distance)
+def _gradients(op: L1Distance, inputs: Sequence[Array], gradient: Array) -> list[Array]:
+    """The sign of each difference, for the side that it grows with."""
+    a, b = inputs
+    signs = gradient[:, :, None] * np.sign(a[:, None] - b)
+    return [signs.sum(axis=1), -signs.sum(axis=0)]
 
 
 @ONNX.rule(L1Distance)
