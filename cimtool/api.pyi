@@ -139,7 +139,7 @@ def compile(
     * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
-    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `bias_correction`: Correct the mean error of quantisation in the biases, and that of ed.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
@@ -239,7 +239,7 @@ def prepare(
     * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
-    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `bias_correction`: Correct the mean error of quantisation in the biases, and that of ed.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
@@ -801,7 +801,7 @@ def fine_tune(
     * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
-    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `bias_correction`: Correct the mean error of quantisation in the biases, and that of ed.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `data`: Rows to train on, which need no labels.
@@ -1008,7 +1008,7 @@ def tune(
     * `calibrator`: Choice of ranges: tails, minmax or percentile.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
-    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `bias_correction`: Correct the mean error of quantisation in the biases, and that of ed.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them

@@ -68,7 +68,7 @@ from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.gallery import ShortlistBits
-from cimtool.passes.pipeline import Stage, kept_stages, passes_for, require_in_step
+from cimtool.passes.pipeline import Stage, require_in_step, stage_names
 from cimtool.report.result import Result
 
 FORMAT_VERSION = 8
@@ -201,19 +201,20 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
             )
         constants = self._constants.joined(read_arrays(self.folder / STAGE_CONSTANTS))
         programs = read_table(file, "compile")
-        last = passes_for(self.settings)[-1].name
         held = self.program.gallery_items is not None
-        expected = (*kept_stages(self.settings), *([last] if held else []))
-        if tuple(programs) != expected:
+        known = [stage_names(self.settings, optional) for optional in (False, True)]
+        kept = [names if held else names[:-1] for names in known]
+        if tuple(programs) not in kept:
             raise CimError(
-                f"{file}: does not have the stages {', '.join(expected)} in this order; compile "
+                f"{file}: does not have the stages {', '.join(kept[0])} in this order; compile "
                 "again"
             )
+        last = IN_MEMORY if held else known[kept.index(tuple(programs))][-1]
         stages = [
             Stage(name, program_of(values, constants, f"{file}: {name}"))
             for name, values in programs.items()
         ]
-        found = (*stages, Stage(IN_MEMORY if held else last, self.program))
+        found = (*stages, Stage(last, self.program))
         try:
             require_in_step(found)
         except ValueError as error:

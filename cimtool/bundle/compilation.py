@@ -263,7 +263,7 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)
-    job = Job(decided, rows[0], rows[1], notes.append, data.file)
+    job = Job(decided, *rows, notes.append, data.file, data.text_to_video)
     stages = compile_program(model.program, job, say)
     for sentence in matched_warnings(model.program, data):
         _warn(notes, sentence)

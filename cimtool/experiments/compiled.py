@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
 from cimtool.base.plugins import as_plugin_fault
@@ -129,15 +129,17 @@ class PointEvaluator:
     """The data that all points of a sweep share; calibrated programs are added when needed.
 
     `towers` are the projectors, `models` their cards under each score. `text` and `video` are the
-    calibration rows, `fit` the rows that fit a gallery's converters, and `data` the evaluation
-    rows. `items` has their means and variances, if a score samples them. The verdict and the cost
-    are for a `gallery` of so many items, or for the evaluation videos.
+    calibration rows, `text_to_video` the right videos if known, `fit` the rows that fit a gallery's
+    converters, and `data` the evaluation rows. `items` has their means and variances, if a score
+    samples them. The verdict and the cost are for a `gallery` of so many items, or for the
+    evaluation videos.
     """
 
     towers: tuple[Graph, Graph]
     models: Mapping[ScoreChoice, ModelCard]
     text: Array
     video: Array
+    text_to_video: IntArray | None
     fit: Mapping[str, Array]
     data: Embeddings
     references: SweepReferences
@@ -163,7 +165,8 @@ class PointEvaluator:
         first, *_ = models.values()
         sampled = [model for choice, model in models.items() if choice.samples is not None]
         items = trained_gaussians(sampled[0], data) if sampled else None
-        return cls(first.towers, cards, *rows, fit, data, references, dies, gallery, items)
+        right = calibration.text_to_video
+        return cls(first.towers, cards, *rows, right, fit, data, references, dies, gallery, items)
 
     def outcome(self, point: Point) -> Outcome:
         """The outcome of a point whose values do not contradict each other."""
@@ -262,7 +265,7 @@ class PointEvaluator:
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
     ) -> Program:
         """The program of the last pass, as `compile` makes it."""
-        job = Job(settings, self.text, self.video, note)
+        job = Job(settings, self.text, self.video, note, text_to_video=self.text_to_video)
         _, calibrate, *rest = passes_for(settings)
         key = score, settings.calibrator
         calibrated = self._calibrated.get(key)

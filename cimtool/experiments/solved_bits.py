@@ -32,7 +32,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.base import Job
+from cimtool.passes.base import Job, half_rows
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits
@@ -167,10 +167,8 @@ def solve_bits(
 def _halves(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
     """Every second video with its texts, and the others; where pairs are unknown, every row."""
     text, video = calibration_rows(data, [])
-    right = data.text_to_video
-    of_text = np.arange(len(text)) if right is None else right[: len(text)]
-    for turn in (0, 1):
-        part = replace(data, text=text[of_text % 2 == turn], video=video[turn::2])
+    for of_text, of_video in half_rows(len(text), len(video), data.text_to_video):
+        part = replace(data, text=text[of_text], video=video[of_video])
         if min(len(part.text), len(part.video)) < LEAST_ROWS:
             texts, videos = item_names(data.called)
             raise ArgumentError(

@@ -195,7 +195,7 @@ class Keys(TomlTable):
     )
     equalise: bool = key("Balance the ranges of channels between layers.", default=True)
     bias_correction: bool = key(
-        "Correct the mean error of quantisation in the biases.", default=True
+        "Correct the mean error of quantisation in the biases, and that of ed.", default=True
     )
     score_mapping: ScoreMapping = key(
         "Scoring of a gallery: digital, in-memory or hybrid.", default="digital"

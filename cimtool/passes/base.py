@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError
 from cimtool.base.untrusted import MAX_MEMORY, NUMBER, memory_size
 from cimtool.hardware.settings import Settings
@@ -24,8 +24,10 @@ from cimtool.simulation.simulator import live_numbers
 class Job:
     """Inputs of every pass in addition to the program: calibration rows, and the bits of layers.
 
-    `text` and `video` are the rows of a `file`. `note` takes one line on a decision of a pass that
-    a user must know, such as the error of an approximation.
+    `text` and `video` are the rows of a `file`, `text_to_video` the right video of each text, None
+    if it is not known. `note` takes one line on a decision of a pass that a user must know, such as
+    the error of an approximation. `source` is the program in real numbers from which the passes
+    start, which `run_passes` sets.
     """
 
     settings: Settings
@@ -33,10 +35,31 @@ class Job:
     video: Array
     note: Callable[[str], None]
     file: str = "calibration"
+    text_to_video: IntArray | None = None
+    source: Program | None = None
 
     def rows(self, modality: str) -> Array:
         """The calibration rows [n, width] float32 of one modality."""
         return self.text if modality == "text" else self.video
+
+    def halves(self) -> Iterator[tuple[Array, Array]]:
+        """Texts and videos of each of two halves of the rows."""
+        places = half_rows(len(self.text), len(self.video), self.text_to_video)
+        return ((self.text[texts], self.video[videos]) for texts, videos in places)
+
+
+def half_rows(
+    texts: int, videos: int, text_to_video: IntArray | None
+) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
+    """Places of every second video with its texts, and of the others.
+
+    Where `text_to_video` is None, every second row of each.
+    """
+    of_text = np.arange(texts) if text_to_video is None else text_to_video[:texts]
+    even, odd = (
+        (np.flatnonzero(of_text % 2 == turn), np.arange(turn, videos, 2)) for turn in (0, 1)
+    )
+    return even, odd
 
 
 RIGHT_ROWS = "rows of the scale that the model was trained on"
@@ -46,14 +69,16 @@ RIGHT_ROWS = "rows of the scale that the model was trained on"
 class Pass(ABC):
     """A map from program to program: a frozen dataclass whose fields are its options.
 
-    `name` names its stage, which bundles keep if `kept` or if no other stage follows. `doing` is
-    the line of progress while it runs. It takes a program at the level `requires`, calibrated if
+    `name` names its stage, which bundles keep if `kept` or if no other stage follows. An `optional`
+    pass that returns the program as it is has no stage. `doing` is the line of progress while it
+    runs. It takes a program at the level `requires`, calibrated if
     `requires_calibration`, to the level `leaves`.
     """
 
     name: ClassVar[str]
     doing: ClassVar[str]
     kept: ClassVar[bool] = True
+    optional: ClassVar[bool] = False
     requires: ClassVar[Level]
     requires_calibration: ClassVar[bool] = False
     leaves: ClassVar[Level]

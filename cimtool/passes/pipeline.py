@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, pairwise
 
 from cimtool.base.errors import rows_of
@@ -14,6 +14,7 @@ from cimtool.ir.program import Graph, Program, check_program, misplaced
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FitConvertersPass, TilePass
+from cimtool.passes.distances import CorrectDistancesPass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.quantize import QuantizePass
@@ -31,6 +32,7 @@ def passes_for(settings: Settings) -> tuple[Pass, ...]:
         QuantizePass(settings.weight_rounding, settings.bias_correction, settings.equalise),
         TilePass(),
         FitConvertersPass(),
+        CorrectDistancesPass(settings.bias_correction and settings.weight_rounding == "nearest"),
     )
 
 
@@ -48,9 +50,13 @@ def stage_of(stages: Iterable[Stage], made_by: type[Pass]) -> Stage:
     return {stage.name: stage for stage in stages}[made_by.name]
 
 
-def kept_stages(settings: Settings) -> tuple[str, ...]:
-    """The names of the stages that a bundle keeps beside its program, in their order."""
-    return (TRAINED, *(step.name for step in passes_for(settings)[:-1] if step.kept))
+def stage_names(settings: Settings, optional: bool) -> tuple[str, ...]:
+    """The names of the stages of a bundle, its program's the last; with those of optional passes.
+
+    A stage that is not the last has a name if it is kept.
+    """
+    passes = [step for step in passes_for(settings) if optional or not step.optional]
+    return (TRAINED, *(step.name for step in passes if step.kept or step is passes[-1]))
 
 
 def require_in_step(stages: Iterable[Stage]) -> None:
@@ -84,7 +90,7 @@ def _layers(graph: Graph) -> dict[str, tuple[int, ...]]:
 
 
 def compile_program(program: Program, job: Job, say: Callable[[str], None]) -> tuple[Stage, ...]:
-    """Run the pipeline over a trained program; returns the trained stage and one a pass."""
+    """Run the pipeline over a trained program; returns the trained stage and those of passes."""
     trained = Stage(TRAINED, program)
     return (trained, *run_passes(passes_for(job.settings), program, job, say))
 
@@ -94,19 +100,23 @@ def run_passes(
 ) -> tuple[Stage, ...]:
     """Run some passes one after the other, each checked before and after; a stage a pass.
 
-    Raises TypeError if a program is not what a pass requires, RuntimeError if a pass leaves
-    what it should not; both name the pass and those before it. CimError if the calibration rows
-    give numbers for which there is no program.
+    An optional pass that changes nothing has no stage. Raises TypeError if a program is not what a
+    pass requires, RuntimeError if a pass leaves what it should not; both name the pass and those
+    before it. CimError if the calibration rows give numbers for which there is no program.
     """
     stages: list[Stage] = []
+    job = replace(job, source=program)
     for step in passes:
         say(step.doing)
         where = step.name
         if stages:
             where += f" (after {', '.join(stage.name for stage in stages)})"
         _require(step, program, where)
+        before = program
         with rows_of(job.file):
             program = step.apply(program, job)
+        if step.optional and program is before:
+            continue
         check_program(program, where, step.leaves)
         stages.append(Stage(step.name, program, step.kept))
     return tuple(stages)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cimtool.base.intervals import Change
-from cimtool.base.modality_names import item_names, sizes_text, way_names
+from cimtool.base.modality_names import item_names, name_of, sizes_text, way_names
 from cimtool.reference.limits import DriftLimit
 from cimtool.report.formats import counted, percent, percent_range
 from cimtool.verification.bits import REFERENCE_ROWS
@@ -224,8 +224,8 @@ def calibration_sentences(report: Report) -> Iterator[str]:
     yield f"Calibration error: {', '.join(said)}."
 
 
-def domain_sentences(report: Report) -> tuple[str, ...]:
-    """Pairs outside the domain of the compiled score, and outside the range of a fit."""
+def saturation_sentences(report: Report) -> tuple[str, ...]:
+    """Pairs outside the domain of the compiled score and the range of a fit; rows that clip."""
     found = report.saturation
     said = [one.sentence() for one in found.domains if one.outside]
     if found.domains and not said:
@@ -236,6 +236,8 @@ def domain_sentences(report: Report) -> tuple[str, ...]:
             f"the range of ed and vd that the {report.drift.surrogate} was fitted on is not known: "
             "its file does not say"
         )
+    called = report.drift.modalities
+    said += [one.sentence(name_of(one.modality, called)) for one in found.clipped_rows if one.rows]
     return tuple(said)
 
 

@@ -34,6 +34,7 @@ from cimtool.verification.drift import (
     without_cosine,
 )
 from cimtool.verification.references import Scatter
+from cimtool.verification.saturation import ClippedRows
 from cimtool.verification.stages import FloatRun, StageRuns
 
 FEW_QUERIES = 200
@@ -92,6 +93,12 @@ def warnings_of(
     if far and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])
     return (*found, *filter(None, (domain.warning() for domain in runs.domains)))
+
+
+def clipping_warnings(found: Sequence[ClippedRows], called: Modalities) -> tuple[str, ...]:
+    """A sentence on each modality of which the input of rows clips too far."""
+    said = (one.warning(name_of(one.modality, called)) for one in found)
+    return tuple(filter(None, said))
 
 
 def constant_score(head: Head, statistics: Mapping[str, Span], data: Embeddings) -> list[str]:

@@ -207,7 +207,7 @@ def _sensitivity(report: Report) -> Iterator[Block]:
 
 
 def _saturation(report: Report) -> Iterator[Block]:
-    yield from notes(answers.domain_sentences(report))
+    yield from notes(answers.saturation_sentences(report))
     yield tables.domain_table(report.saturation).named("domains", "detail")
     stored = tables.stored_table(report.saturation).named("stored", "detail")
     yield Section("Stored values", (stored,))

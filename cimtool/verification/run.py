@@ -37,6 +37,7 @@ from cimtool.verification.headline import DriftRows, find_drift
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import (
+    clipping_warnings,
     notes_of,
     offset_of,
     surrogate_faults,
@@ -54,7 +55,7 @@ from cimtool.verification.report import (
     target_card,
     verified_bundle,
 )
-from cimtool.verification.saturation import Saturation, Stored, stored_values
+from cimtool.verification.saturation import Saturation, Stored, clipped_rows, stored_values
 from cimtool.verification.sections import SectionInputs, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
@@ -146,7 +147,9 @@ def verify_bundle(
     worth = replace(worth, broken=bool(faults), larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
+    clipped = clipped_rows(bundle.program, data)
     warnings = warnings_of(bundle, data, runs, said, far)
+    warnings += clipping_warnings(clipped, data.called)
     sections = measure_sections(
         SectionInputs(bundle, data, references, drift, runs.scores, options.bound)
     )
@@ -158,7 +161,7 @@ def verify_bundle(
         subject=verified_bundle(bundle, data, seed),
         drift=drift,
         checks=make_checks(bits, runs.finite, rows[-1], limits, unreliable, beside),
-        saturation=Saturation(runs.domains, head.fitted_ranges is not None, stored),
+        saturation=Saturation(runs.domains, head.fitted_ranges is not None, stored, clipped),
         causes=causes,
         target=target_card(bundle.target),
         sections=sections,

@@ -376,7 +376,8 @@ def _score_with_statistics(
             right += int(np.count_nonzero(pairs))
             bounded = head.fitted_values(values)
             for name, range_ in ranges.items():
-                beyond[name].append(outside_counts(bounded[name], range_, pairs))
+                counts = outside_counts(bounded[name], range_, pairs, rows.start)
+                beyond[name].append(counts)
     scores = np.concatenate(parts)
     return ScoredStatistics(
         scores,

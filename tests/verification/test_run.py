@@ -13,7 +13,7 @@ from cimtool import api
 from cimtool.api import read_data
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import IN_MEMORY, Bundle, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.runtime import Session
 from cimtool.ir.surrogate import Polynomial
@@ -57,9 +57,41 @@ STAGES = (
     "converters fitted",
     "ONNX Runtime",
 )
+CORRECTED = {"target": "isaac-rram-128", "weight_bits": 2}
+"""Settings with which the mean error of ed is taken off."""
+
 FLICKR = (
     Path(__file__).resolve().parents[2] / "../shared/data/flickr8k_clip_vitb32_100img_500cap.npz"
 )
+
+
+def test_distances_that_are_corrected_have_a_stage_a_row_and_a_note(
+    make_bundle: MakeBundle, data: Embeddings
+) -> None:
+    bundle = make_bundle("corrected", **CORRECTED)
+    *_, before, after = bundle.stages
+    assert (before.name, after.name) == ("converters fitted", "distances corrected")
+    assert after.program is bundle.program
+    assert any("in ed takes off the mean error" in note for note in bundle.manifest["notes"])
+    report = verify_bundle(bundle, data)
+    assert sum(count.differing for count in report.checks.bits) == 0
+    rows = {row.stage: row for row in report.drift.rows}
+    assert list(rows)[-3:] == [before.name, after.name, "ONNX Runtime"]
+    errors = [rows[stage.name].get("float_rmse") for stage in (before, after)]
+    assert errors[1] < 0.95 * errors[0]
+    off = make_bundle("not-corrected", **CORRECTED, bias_correction=False)
+    assert off.stages[-1].name == "converters fitted"
+
+
+def test_a_gallery_in_the_arrays_keeps_the_constant_of_ed(
+    make_bundle: MakeBundle, tmp_path: Path
+) -> None:
+    bundle = make_bundle("corrected-memory", **CORRECTED, score_mapping="in-memory")
+    assert bundle.stages[-1].name == "distances corrected"
+    found = api.program(bundle.folder, pairs(20, seed=3), output=tmp_path / "programmed")
+    names = [stage.name for stage in read_bundle(found.bundle.folder).stages]
+    assert names[-2:] == ["distances corrected", IN_MEMORY]
+    assert found.accuracy.logit_rmse == 0
 
 
 def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) -> None:

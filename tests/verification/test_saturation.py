@@ -9,12 +9,23 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.arithmetic import scalar
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import Builder
 from cimtool.ir.surrogate import FittedRange, Polynomial
+from cimtool.ir.types import real as real_type
 from cimtool.loading.embeddings import Embeddings, embeddings_of, unit_rows
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.answers import domain_sentences
+from cimtool.verification.answers import saturation_sentences
+from cimtool.verification.report import Report
 from cimtool.verification.run import verify_bundle
-from cimtool.verification.saturation import Domain, clipped_count, domains, stored_values
+from cimtool.verification.saturation import (
+    ClippedRows,
+    Domain,
+    clipped_count,
+    clipped_rows,
+    domains,
+    lost_shares,
+    stored_values,
+)
 from cimtool.verification.stages import encode
 
 from .conftest import POLYNOMIAL, D, MakeBundle, pairs, two_branch
@@ -84,16 +95,16 @@ def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
     values = np.concatenate(blocks)
     assert 0 < ed.outside == np.mean((values < 0) | (values > 60)) < 1
     assert vd.outside == 0
-    said = domain_sentences(narrow)
+    said = saturation_sentences(narrow)
     assert not any(nothing in one for one in said)
     assert (
         f"polynomial: ed in [0, 60], the range it was fitted on: {ed.outside:.3%} of the pairs are "
         "outside and extrapolated, "
     ) in said[0]
-    assert domain_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
+    assert saturation_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
     unknown = verify_bundle(bundle, data)
     assert not unknown.saturation.fit_known
-    assert domain_sentences(unknown)[-1] == (
+    assert saturation_sentences(unknown)[-1] == (
         "the range of ed and vd that the polynomial was fitted on is not known: its file does not "
         "say"
     )
@@ -122,7 +133,7 @@ def test_pairs_beside_the_band_of_the_fit_are_outside_of_it(
     assert band.statistic == "vd less its line"
     assert band.outside == np.mean(beside < low)
     assert 0.2 < band.outside < 0.3
-    assert "polynomial: vd less its line in [" in domain_sentences(report)[0]
+    assert "polynomial: vd less its line in [" in saturation_sentences(report)[0]
 
 
 def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
@@ -181,3 +192,66 @@ def test_a_statistic_that_the_polynomial_does_not_use_has_no_domain(
     features = encode(simulator, data)
     found = domains(simulator, "lowered", features, data.truth, LIMITED)
     assert [domain.statistic for domain in found] == ["ed"]
+
+
+def test_the_pair_furthest_outside_is_named(bundle: Bundle) -> None:
+    wide = pairs(9, seed=5)
+    wide["text"][4] *= 40
+    data = embeddings_of(wide)
+    simulator = lowered(bundle)
+    ed, *_ = domains(simulator, "lowered", encode(simulator, data), data.truth, LIMITED)
+    features = encode(simulator, data).values()
+    values = np.concatenate([v["ed"] for _, v in simulator.iter_score(*features, ["ed"])])
+    place = np.unravel_index(np.maximum(ed.lo - values, values - ed.hi).argmax(), values.shape)
+    assert ed.furthest == tuple(map(int, place))
+    assert ed.furthest[0] == 4
+    assert f"rows 4 and {ed.furthest[1]} are furthest outside" in ed.sentence()
+    inside = embeddings_of(pairs(9, seed=5))
+    ed, *_ = domains(simulator, "lowered", encode(simulator, inside), inside.truth, LIMITED)
+    assert (ed.outside, ed.furthest) == (0, None)
+
+
+def test_the_share_of_a_row_that_its_limits_take_off() -> None:
+    builder = Builder("text", {"x": real_type(("n", 3))})
+    graph = builder.graph({"x": builder.add("stored", Quantize(scalar(0.5), -4, 4), "x")})
+    rows = np.float32([[2, -2, 1], [2.25, 0, 0], [4, 0, 0], [0, -5, 4], [0, 0, 0]])
+    # 2.25 rounds to the limit 2.
+    expected = [0, 0, 4 / 16, (9 + 4) / 41, 0]
+    np.testing.assert_allclose(lost_shares(graph, rows), expected)
+
+
+def test_rows_whose_input_clips_are_counted_and_the_worst_is_named(bundle: Bundle) -> None:
+    rows = pairs(20, seed=3)
+    text, video = clipped_rows(bundle.program, embeddings_of(rows))
+    assert (text.of, text.large, video.of, video.large) == (20, 0, 20, 0)
+    rows["video"][[3, 7]] *= [[6], [9]]
+    found = clipped_rows(bundle.program, embeddings_of(rows))
+    assert found[0] == text
+    (_, video) = found
+    assert (video.rows, video.worst, video.large) == (2, 7, 2)
+    assert 0.2 < video.lost < 1
+    said = video.sentence("image")
+    assert said == (
+        "image: the input of 2 of 20 rows clips, most of row 7, which loses "
+        f"{video.lost:.2%} of its squared norm"
+    )
+    warning = video.warning("image")
+    assert warning is not None
+    assert "2 lose 1% or more, and their scores are wrong" in warning
+
+
+def test_a_row_that_clips_is_in_the_report(bundle: Bundle, report: Report) -> None:
+    assert all(one.warning(one.modality) is None for one in report.saturation.clipped_rows)
+    rows = pairs(20, seed=3)
+    rows["text"][5] *= 9
+    said = verify_bundle(bundle, embeddings_of(rows))
+    (sentence,) = (one for one in saturation_sentences(said) if "input of" in one)
+    assert sentence.startswith("text: the input of 1 of 20 rows clips, most of row 5")
+    assert any(one.startswith(sentence) for one in said.warnings)
+    assert said.to_json()["clipped_rows"][0]["worst"] == 5
+
+
+def test_a_small_loss_is_no_warning() -> None:
+    found = ClippedRows("text", 3, 100, 7, 0.009, 0)
+    assert found.warning("text") is None
+    assert ClippedRows("text", 0, 100, None, 0.0, 0).sentence("text").endswith("100 rows clips")

@@ -1,0 +1,105 @@
+"""The constant of ed: taken where the other half of the rows agrees, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from small_models import passed
+
+from cimtool.ir.program import Program
+from cimtool.passes.base import Job
+from cimtool.passes.distances import CorrectDistancesPass, least_gain, with_constant
+from cimtool.simulation.simulator import Simulator
+
+PLANTED = 2.0
+"""An error of ed in the small model, whose ed is some tens."""
+
+
+@pytest.fixture(scope="module")
+def case(models: SimpleNamespace) -> tuple[Program, Job]:
+    """The small model after all other passes with 8 bits, and its job."""
+    job = replace(models.job(*models.data), source=models.small)
+    return passed(models.small, job, "converters fitted")[0], job
+
+
+def distances(program: Program, job: Job) -> np.ndarray:
+    simulator = Simulator(program)
+    features = (simulator.encode(m, job.rows(m)) for m in ("text", "video"))
+    parts = [found["ed"] for _, found in simulator.iter_score(*features, names=["ed"])]
+    scale = program.score.types["ed"].scale
+    return np.concatenate(parts) * (1.0 if scale is None else float(scale))
+
+
+def rmse(program: Program, job: Job) -> float:
+    found, wanted = (Simulator(one).scores(job.text, job.video) for one in (program, job.source))
+    return float(np.sqrt(np.square(found - wanted).mean()))
+
+
+def test_a_constant_moves_ed_on_all_pairs_and_adds_no_operation(case: tuple[Program, Job]) -> None:
+    program, job = case
+    moved = with_constant(program, PLANTED)
+    steps = distances(moved, job) - distances(program, job)
+    assert np.ptp(steps) == 0
+    assert steps[0, 0] == pytest.approx(PLANTED, abs=float(program.score.types["ed"].unit))
+    ops = [[(node.name, type(node.op)) for node in one.score.nodes] for one in (program, moved)]
+    assert ops[0] == ops[1]
+    assert moved.text is program.text
+
+
+def test_an_error_on_all_pairs_is_taken_off_and_told(case: tuple[Program, Job]) -> None:
+    program, job = case
+    notes: list[str] = []
+    wrong = with_constant(program, PLANTED)
+    right = CorrectDistancesPass().apply(wrong, replace(job, note=notes.append))
+    assert rmse(right, job) < 1.1 * rmse(program, job) < 0.2 * rmse(wrong, job)
+    assert distances(right, job).mean() == pytest.approx(
+        distances(job.source, job).mean(), abs=0.02 * PLANTED
+    )
+    (note,) = notes
+    assert note.startswith("score: -1.9") or note.startswith("score: -2.0")
+    assert "rows that did not give it" in note
+
+
+def test_a_program_of_8_bits_stays_as_it_is(case: tuple[Program, Job]) -> None:
+    program, job = case
+    assert CorrectDistancesPass().apply(program, job) is program
+
+
+def test_it_is_off_where_it_is_not_wanted_or_known(case: tuple[Program, Job]) -> None:
+    program, job = case
+    wrong = with_constant(program, PLANTED)
+    few = replace(job, text=job.text[:31], video=job.video[:31])
+    assert CorrectDistancesPass(on=False).apply(wrong, job) is wrong
+    assert CorrectDistancesPass().apply(wrong, replace(job, source=None)) is wrong
+    assert CorrectDistancesPass().apply(wrong, few) is wrong
+
+
+def test_an_error_of_one_half_alone_is_not_taken_off(case: tuple[Program, Job]) -> None:
+    """Texts of one half are far beyond the ranges, so that ed of this half alone is too small."""
+    program, job = case
+    text = job.text.copy()
+    text[1::2] *= 3
+    far = replace(job, text=text)
+    halves = (
+        np.mean((distances(program, far) - distances(job.source, far))[turn::2]) for turn in (0, 1)
+    )
+    near, wrong = map(abs, halves)
+    assert wrong > 20 * near
+    assert CorrectDistancesPass().apply(program, far) is program
+
+
+def test_the_gain_is_the_lower_end_of_what_is_gone() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(40, 50))
+    assert least_gain(noise + 1, noise) == pytest.approx(0.45, abs=0.1)
+    assert least_gain(noise, noise + 1) < 0
+    assert least_gain(noise, noise) == 0
+    assert least_gain(0 * noise, 0 * noise) == 0
+    texts = rng.normal(size=(40, 1)) - 0.3  # of the same errors of all videos: few texts decide
+    texts, alike = np.repeat(texts, 50, axis=1), rng.normal(size=(40, 50)) - 0.3
+    for errors in (texts, alike):
+        assert np.square(errors + 0.3).mean() < np.square(errors).mean()
+    assert least_gain(texts, texts + 0.3) < 0 < least_gain(alike, alike + 0.3)
