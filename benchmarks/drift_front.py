@@ -83,9 +83,9 @@ def picture(found: list[FrontPoint], levels: list[tuple[str, float]]) -> str:
 
     limited = [one.goal for one in found if "=" in one.goal]
     lines = [
-        Points("least cost within an error", sorted(at(*limited))),
+        Points("least cost", sorted(at(*limited))),
         Points("8 bits everywhere", at(BASELINE)),
-        Points("least error at their cost", at(LEAST)),
+        Points("least error", at(LEAST)),
     ]
     label = "Logit RMSE from the exact score over conversions, and that of Monte Carlo"
     drawn = above_levels(lines, levels, "conversions of a text and a video", "logit RMSE", label)

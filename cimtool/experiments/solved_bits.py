@@ -20,6 +20,7 @@ import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import PartDone, Say, silent
+from cimtool.base.quiet import quiet_libraries
 from cimtool.bundle.bit_choice import ChosenBits, DriftGoal
 from cimtool.experiments.drift_goals import (
     ROWS,
@@ -342,11 +343,11 @@ class BitSolver:
             constraints.append(LinearConstraint(goal[None], -np.inf, most / unit))
             goal = shares.mean(axis=1)
         whole = np.ones(len(names))
-        # With its presolve HiGHS may print a line of its own.
-        found = milp(
-            goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints,
-            options={"presolve": False},
-        )  # fmt: skip
+        with quiet_libraries():  # HiGHS may print a line of its own, more often with its presolve
+            found = milp(
+                goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints,
+                options={"presolve": False},
+            )  # fmt: skip
         if found.x is None:
             return None
         bits = dict(near.bits)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 from cimtool import api
 from cimtool.base.errors import CimError
@@ -265,3 +267,18 @@ def test_weights_get_only_bits_that_their_code_has(small_trunk: DemoFiles) -> No
     (first, *_) = costs.layers
     assert costs.below(Width(first, "weight_bits"), 6) == (4,)
     assert costs.below(Width(first, "activation_bits"), 4) == (3, 2)
+
+
+def test_the_solver_prints_nothing(
+    search: BitSolver, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line on stdout would stand in what a caller reads as JSON."""
+    solve = optimize.milp
+
+    def loud(*args: Any, **options: Any) -> Any:
+        ctypes.CDLL(None).puts(b"HighsMipSolverData::transformNewIntegerFeasibleSolution")
+        return solve(*args, **options)
+
+    monkeypatch.setattr(optimize, "milp", loud)
+    assert search._solved(search.given, None) is not None
+    assert capfd.readouterr().out == ""
