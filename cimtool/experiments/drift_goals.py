@@ -118,9 +118,9 @@ def _square_errors(
     both = (np.array_split(np.arange(n), parts), np.array_split(order, parts))
     for seed, (texts, videos) in enumerate(zip(*both, strict=True)):
         place = np.ix_(texts, videos)
-        own = (Gaussians(one.mu[at], one.s[at]) for one, at in ((text, texts), (video, videos)))
-        logit = monte_carlo(*own, a, b, samples, seed).logit
-        found[place] = np.square(logit - exact_logit[place])
+        own = Gaussians(text.mu[texts], text.s[texts])
+        drawn = monte_carlo(own, Gaussians(video.mu[videos], video.s[videos]), a, b, samples, seed)
+        found[place] = np.square(drawn.logit - exact_logit[place])
     return found
 
 

@@ -272,10 +272,8 @@ class BitSolver:
         squares = _by_width(stage_of(stages, LowerPass).program, alone)
         self._latest |= {width: squares.get(width, 0.0) * 4.0**n for width, n in bits.items()}
         program = stages[-1].program
-        errors = tuple(
-            self.criterion.measured(rows, rows.scored(program))
-            for rows in self.halves * self.criterion.limited
-        )
+        limited = self.halves if self.criterion.limited else ()
+        errors = tuple(self.criterion.measured(rows, rows.scored(program)) for rows in limited)
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 
     def _costs(self, bits: BitAssignment) -> dict[str, float]:
