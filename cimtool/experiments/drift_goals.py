@@ -135,6 +135,10 @@ def halves_of(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
     for turn in (0, 1):
         mine = of_text % 2 == turn
         part = replace(data, text=text[mine], video=video[turn::2], text_to_video=None)
+        if goal.metric == RANK_LOSS:
+            own = of_text[mine] // 2
+            shown = own < min(RANKED_ROWS, len(part.video))
+            part = replace(part, text=part.text[shown], text_to_video=own[shown])
         if min(len(part.text), len(part.video)) < LEAST_ROWS:
             texts, videos = item_names(data.called)
             raise ArgumentError(
@@ -142,10 +146,6 @@ def halves_of(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
                 "chooses the bits; expected at least {} of each",
                 goal.text, data.file, len(text), texts, len(video), videos, 2 * LEAST_ROWS,
             )  # fmt: skip
-        if goal.metric == RANK_LOSS:
-            own = of_text[mine] // 2
-            shown = own < min(RANKED_ROWS, len(part.video))
-            part = replace(part, text=part.text[shown], text_to_video=own[shown])
         yield part
 
 
@@ -156,6 +156,11 @@ class GoalError:
     scores: FloatArray = field(repr=False)
     error: Change
     share: Change
+
+
+def _share(error: Change, limit: float) -> Change:
+    """An error and its interval as shares of a limit."""
+    return Change(error.value / limit, error.low / limit, error.high / limit)
 
 
 class Criterion(ABC):
@@ -221,9 +226,10 @@ class ErrorWithin(Criterion):
     def measured(self, rows: Half, scores: FloatArray) -> GoalError:
         """The error, and its share of the limit; that of Monte Carlo is resampled with it."""
         error = error_on(self.metric, scores, rows.reference)
-        share = error_on(self.metric, scores, rows.reference, rows.sampled)
-        if self.limit is not None:
-            share = Change(*(one / self.limit for one in (error.value, error.low, error.high)))
+        if self.limit is None:
+            share = error_on(self.metric, scores, rows.reference, rows.sampled)
+        else:
+            share = _share(error, self.limit)
         return GoalError(scores, error, share)
 
     def room(self, square: float, halves: Sequence[Half], found: Sequence[GoalError]) -> float:
@@ -248,9 +254,7 @@ class LossWithin(Criterion):
     def measured(self, rows: Half, scores: FloatArray) -> GoalError:
         """The loss, and its share of the limit."""
         (error,) = losses_on(rows, [scores])
-        return GoalError(
-            scores, error, Change(*(x / self.limit for x in (error.value, error.low, error.high)))
-        )
+        return GoalError(scores, error, _share(error, self.limit))
 
     def room(self, square: float, halves: Sequence[Half], found: Sequence[GoalError]) -> float:
         """The square of the errors as they are, scaled as far as they lose no more."""
