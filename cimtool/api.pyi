@@ -144,8 +144,8 @@ def compile(
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
     * `drift`: Choose bits: least (the least error at the cost of the settings; the default
-      where none are given), or for the least cost mc=K (as near as K samples) or logit_rmse=X;
-      given keeps those of the settings.
+      where none are given), or for the least cost mc=K (as near as K samples), logit_rmse=X or
+      r1_loss=X (R@1); given keeps those of the settings.
     * `output`: Folder of the bundle.
     * `stages`: Keep the files that only verify, compare and evaluate read: more than half of
       the bundle. [default: True]
@@ -244,8 +244,8 @@ def prepare(
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
     * `drift`: Choose bits: least (the least error at the cost of the settings; the default
-      where none are given), or for the least cost mc=K (as near as K samples) or logit_rmse=X;
-      given keeps those of the settings.
+      where none are given), or for the least cost mc=K (as near as K samples), logit_rmse=X or
+      r1_loss=X (R@1); given keeps those of the settings.
     """
 
 def simulate(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from cimtool.base.intervals import Change
+from cimtool.bundle.bit_choice import DriftGoal
 from cimtool.demo.data import DemoFiles
+from cimtool.experiments import solved_bits
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import once
@@ -138,3 +142,31 @@ def test_a_row_a_model_and_degree_says_whether_the_third_cumulant_pays(
     assert [(row["model"], row["degree"]) for row in rows] == list(zip(names, "1212", strict=True))
     assert {row["less than half"] for row in rows} <= {"yes", "no"}
     assert "7 and 3 more" in capsys.readouterr().out
+
+
+def test_goals_are_counted_on_the_rows_that_compile_never_saw(
+    small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import drift_goals
+
+    monkeypatch.setattr(solved_bits, "ROUNDS", 2)
+    with np.load(small_trunk.calibration) as held:
+        text, video = held["text"], held["video"]
+    options = {"projectors": small_trunk.projectors, "poly": small_trunk.poly}
+    case = drift_goals.GoalCase("small", options, text, video, 64, ())
+    calibration, others = case.split(3)
+    rows = np.concatenate([calibration["text"], others["text"]])
+    assert np.array_equal(np.unique(rows, axis=0), np.unique(text, axis=0))
+    model = case.model()
+    found = drift_goals.held(case, model, DriftGoal.of("logit_rmse=1"), 3)
+    assert isinstance(found, drift_goals.Held)
+    assert found.share.value == found.error.value < 1
+    assert 0 < found.conversions < 1
+    why = drift_goals.held(case, model, DriftGoal.of("r1_loss=0.01"), 3)
+    assert "may hide from 32 pairs" in why
+    over = replace(found, share=Change(1.2, 0.9, 1.4))
+    far = replace(found, share=Change(1.2, 1.1, 1.4))
+    row = drift_goals.summary("small", "logit_rmse=1", [found, over, far], refused=1)
+    assert (row["splits"], row["kept"], row["kept within its interval"]) == (4, 1, 2)
+    assert row["largest"] == 1.2

@@ -21,8 +21,11 @@ DEFAULT_ROWS = 256
 MOST_SAMPLES = 1000
 """Samples whose error is measured: the time grows with their square."""
 
-ERRORS = ("logit_rmse", "centred_rmse")
-EXPECTED = f"{LEAST}, {GIVEN}, {SAMPLES}=K or {' or '.join(f'{name}=X' for name in ERRORS)}"
+RANK_LOSS = "r1_loss"
+"""The loss of R@1, as a share of the queries."""
+
+ERRORS = ("logit_rmse", "centred_rmse", RANK_LOSS)
+EXPECTED = f"{LEAST}, {GIVEN}, {SAMPLES}=K, {' or '.join(f'{name}=X' for name in ERRORS)}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class DriftGoal:
                     text, MOST_SAMPLES, ERRORS[0],
                 )  # fmt: skip
             return cls(text, "logit_rmse", samples=int(number))
-        if name in ERRORS and math.isfinite(number) and number > 0:
+        most = 1.0 if name == RANK_LOSS else math.inf
+        if name in ERRORS and 0 < number < most:
             return cls(text, name, number)
         raise ArgumentError("{drift} is {}; expected {}", text, EXPECTED)
 

@@ -21,6 +21,7 @@ from cimtool.bundle.bit_choice import (
     ERRORS,
     GIVEN,
     LEAST,
+    RANK_LOSS,
     SAMPLES,
     BitChooser,
     ChosenBits,
@@ -51,7 +52,6 @@ from cimtool.hardware.placement import floorplan, placements
 from cimtool.hardware.settings import (
     SettingOptions,
     Settings,
-    bits_given,
     check_layer_bits,
     check_patterns,
 )
@@ -196,8 +196,8 @@ class PrepareOptions(BuildOptions, SettingOptions):
     )
     drift: str | None = optional(
         f"Choose bits: {LEAST} (the least error at the cost of the settings; the default where "
-        f"none are given), or for the least cost {SAMPLES}=K (as near as K samples) or "
-        f"{ERRORS[0]}=X; {GIVEN} keeps those of the settings.",
+        f"none are given), or for the least cost {SAMPLES}=K (as near as K samples), {ERRORS[0]}=X "
+        f"or {RANK_LOSS}=X (R@1); {GIVEN} keeps those of the settings.",
         Word("GOAL"),
     )
 
@@ -254,7 +254,7 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     start = replace(configuration, settings=decided)
     if goal is not None:
         bits = BitChooser.named("solved", "drift").choose(goal, model, data, start, say)
-    elif options.drift == GIVEN or bits_given(options.settings, flags):
+    elif options.drift == GIVEN or configuration.bits_given:
         bits = ChosenBits(decided, ())
     else:
         bits = _chosen_by_default(model, data, start, say)

@@ -5,8 +5,8 @@ square of a rounding is four times as large. So one compiled model, of which eve
 alone in integers, predicts the error of all bits near its own. The programme chooses for each layer
 the bits of weights and of inputs, and for features those of mu and of the variance: the least error
 at no more cost, or the least cost within an error. HiGHS solves it. The choice is compiled and
-measured, which corrects the prediction, until it stays. Half of the calibration rows choose, the
-others measure what was chosen.
+measured, which corrects the prediction, until it stays. Half of the calibration rows choose; the
+others measure what was chosen, and must keep a goal too.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.random import Generator, Philox
 
-from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.intervals import Change
-from cimtool.base.modality_names import item_names
 from cimtool.base.progress import PartDone, Say, silent
+from cimtool.base.quiet import quiet_libraries
 from cimtool.bundle.bit_choice import ChosenBits, DriftGoal
-from cimtool.bundle.compilation import calibration_rows
+from cimtool.experiments.drift_goals import (
+    ROWS,
+    Criterion,
+    GoalError,
+    Half,
+    check_pairs,
+    criterion_of,
+    halves_of,
+    has_exact,
+    kept,
+)
 from cimtool.experiments.widths import COST_NAMES, BitAssignment, LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.base import Job, half_rows
+from cimtool.passes.base import Job
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits
-from cimtool.reference.bootstrap import RESAMPLES, interval
-from cimtool.reference.exact import exact
-from cimtool.reference.metrics import centred_rmse
-from cimtool.reference.montecarlo import monte_carlo
-from cimtool.reference.statistics import Gaussians
 from cimtool.report.formats import four_digits
-from cimtool.simulation.simulator import Simulator
-from cimtool.verification.references import gaussians, trained_features
 from cimtool.verification.sensitivity import errors_alone
 
 ROUNDS = 6
@@ -55,14 +55,8 @@ REACH = 3
 FEWEST, MOST = 4, 14
 """Bits that are tried, beside those given: with fewer, an error is no small rounding any more."""
 
-ROWS, LEAST_ROWS = 256, 16
-"""Rows of each modality in a half: those that are scored at most, and those needed."""
-
-PAIRS_OF_SAMPLES, LEAST_SAMPLED = 12_800, 32
-"""Rows times samples whose Monte Carlo scores are computed at most, and the rows at least."""
-
-MARGIN = 0.95
-"""Share of the error asked for that the rows which choose must keep, so that others keep it too."""
+TIGHTER = (1.0, 0.9, 0.8)
+"""Shares of an error's square that are tried, until they give bits that no round had yet."""
 
 MU, VARIANCE = Width("features", "feature_bits"), Width("features", "variance_bits")
 STORED = "bits of an item"
@@ -76,63 +70,20 @@ mu by mu in ed; in vd the variance of each side by the square of the other's mu.
 
 
 @dataclass(frozen=True)
-class Half:
-    """Calibration rows of both modalities.
-
-    Of the first ROWS of each come float scores [n, m], and the reference [n, m]: the exact score,
-    or the float score. `items` are their means and variances if the exact score is known.
-    """
-
-    text: Array
-    video: Array
-    scores: FloatArray
-    reference: FloatArray
-    items: tuple[Gaussians, Gaussians] | None
-
-    @classmethod
-    def of(cls, model: Model, data: Embeddings) -> Half:
-        """Score the rows of `data`."""
-        text, video = data.text, data.video
-        few = replace(data, text=text[:ROWS], video=video[:ROWS])
-        simulator = Simulator(model.program)
-        scores = simulator.scores(few.text, few.video)
-        if not _has_exact(model):
-            return cls(text, video, scores, scores, None)
-        items = gaussians(trained_features(simulator, few))
-        return cls(text, video, scores, exact(*items, *_sigmoid(model)).logit, items)
-
-    def scored(self, program: Program) -> FloatArray:
-        """Scores [n, m] of the same rows by a compiled program."""
-        return Simulator(program).scores(self.text[:ROWS], self.video[:ROWS])
-
-
-def _sigmoid(model: Model) -> tuple[float, float]:
-    """The a and b of a model that has them."""
-    assert model.a is not None
-    assert model.b is not None
-    return model.a, model.b
-
-
-def _has_exact(model: Model) -> bool:
-    head = model.head
-    return head.is_sampled and head.predicts_logit and None not in (model.a, model.b)
-
-
-@dataclass(frozen=True)
 class CompiledBits:
     """A choice of bits that was compiled on the rows that choose.
 
     `squares` are the mean square errors that widths make alone, `square` that of all together; both
-    are centred and from the lowered model. `costs` are by name, `missed` is the square of the error
-    that is limited, if one is.
+    are centred and from the lowered model. `costs` are by name. `errors` are on the rows that
+    choose and on the others, if the goal limits them.
     """
 
     bits: BitAssignment
     squares: Mapping[Width, float]
     square: float
     costs: Mapping[str, float]
-    missed: float
     program: Program = field(repr=False)
+    errors: tuple[GoalError, ...] = ()
 
 
 def solve_bits(
@@ -141,62 +92,29 @@ def solve_bits(
     """Choose the bits of a `model` for a `goal`, from those of the `start`.
 
     Raises CimError for a score in the memory, too few calibration rows, Monte Carlo of a model
-    whose a and b are not known, and for an error that no bits reach.
+    whose a and b are not known, ranks if pairs are not known or too few, and for an error that no
+    bits reach.
     """
     if start.settings.score_mapping != "digital":
         raise ArgumentError(
             '{drift} {}: bits are chosen for a digital score; expected score_mapping = "digital"',
             goal.text,
         )
-    if goal.samples is not None and not _has_exact(model):
+    if goal.samples is not None and not has_exact(model):
         raise ArgumentError(
             "{drift} {}: Monte Carlo needs a head that stands for sampling, and its a and b; "
             "expected {drift} least, or {a} and {b}",
             goal.text,
         )
-    first, other = (Half.of(model, rows) for rows in _halves(data, goal))
-    limit = _limit_of(goal, model, first)
-    search = BitSolver(model, start, first, goal.metric, limit, data.file)
+    check_pairs(data, goal)
+    halves = tuple(Half.of(model, rows, goal.samples) for rows in halves_of(data, goal))
+    criterion = criterion_of(goal, data, halves)
+    search = BitSolver(model, start, halves, criterion, data.file)
     search.run(say)
     found = search.found()
     if found is None:
         raise ArgumentError("{drift} {}: {}", goal.text, search.why_unreached())
-    return ChosenBits(search.configured(found.bits).settings, tuple(search.notes(goal, other)))
-
-
-def _halves(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
-    """Every second video with its texts, and the others; where pairs are unknown, every row."""
-    text, video = calibration_rows(data, [])
-    for of_text, of_video in half_rows(len(text), len(video), data.text_to_video):
-        part = replace(data, text=text[of_text], video=video[of_video])
-        if min(len(part.text), len(part.video)) < LEAST_ROWS:
-            texts, videos = item_names(data.called)
-            raise ArgumentError(
-                "{drift} {}: {} has {:,} {} and {:,} {} that calibrate, and one half of them "
-                "chooses the bits; expected at least {} of each",
-                goal.text, data.file, len(text), texts, len(video), videos, 2 * LEAST_ROWS,
-            )  # fmt: skip
-        yield part
-
-
-def _limit_of(goal: DriftGoal, model: Model, rows: Half) -> float:
-    """The error that the goal allows; infinite if it wants the least.
-
-    That of Monte Carlo is measured on fewer pairs if there are many samples.
-    """
-    if goal.samples is None or rows.items is None:
-        return math.inf if goal.metric is None else goal.limit
-    count = min(ROWS, max(PAIRS_OF_SAMPLES // goal.samples, LEAST_SAMPLED))
-    text, video = (items[:count] for items in rows.items)
-    sampled = monte_carlo(text, video, *_sigmoid(model), goal.samples).logit
-    return error_of("logit_rmse", sampled, rows.reference[:count, :count])
-
-
-def error_of(metric: str, scores: Array, reference: Array) -> float:
-    """The logit RMSE, or that without the mean difference within a query."""
-    if metric == "centred_rmse":
-        return centred_rmse(scores, reference)
-    return float(np.sqrt(np.square(scores - reference).mean()))
+    return ChosenBits(search.configured(found.bits).settings, tuple(search.notes(goal)))
 
 
 BitPair = tuple[int, int]
@@ -206,21 +124,21 @@ BitPair = tuple[int, int]
 class BitSolver:
     """Rounds of solving, compiling and measuring.
 
-    `rounds` has the given bits first. The square of an error at most `limit` of a `metric` is
-    wanted at the least cost, or the least error at no more than the first round's costs.
+    `rounds` has the given bits first. A criterion is to be kept at the least cost, or the least
+    error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
+    the others.
     """
 
     def __init__(
         self,
         model: Model,
         start: Configuration,
-        rows: Half,
-        metric: str | None,
-        limit: float,
+        halves: Sequence[Half],
+        criterion: Criterion,
         file: str,
     ):
-        self.model, self.start, self.rows, self.file = model, start, rows, file
-        self.metric, self.limit = metric or "logit_rmse", limit
+        self.model, self.start, self.halves, self.file = model, start, halves, file
+        self.rows, self.criterion = halves[0], criterion
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
         stages = self._compiled(start)
@@ -243,7 +161,7 @@ class BitSolver:
         """Solve and compile until the bits stay the same."""
         for number in range(1, ROUNDS):
             bits = self._next()
-            if any(bits == one.bits for one in self.rounds):
+            if bits is None:
                 return
             try:
                 stages = self._compiled(self.configured(bits))
@@ -254,20 +172,24 @@ class BitSolver:
 
     def found(self) -> CompiledBits | None:
         """The best round; None if none keeps the limit."""
-        if math.isinf(self.limit):
+        if not self.criterion.limited:
             return min(filter(self._affordable, self.rounds), key=lambda one: one.square)
-        kept = [one for one in self.rounds if one.missed <= self.limit**2]
-        return min(kept, key=lambda one: self.price(one.costs), default=None)
+        within = [one for one in self.rounds if kept(one.errors)]
+        return min(within, key=lambda one: self.price(one.costs), default=None)
 
     def why_unreached(self) -> str:
         """The error of the best round, and what is left of it without any rounding."""
-        best = min(self.rounds, key=lambda one: one.missed)
-        own = error_of(self.metric, self.rows.scores, self.rows.reference)
+        best = min(self.rounds, key=lambda one: max(x.share.value for x in one.errors))
+        choosing, others = (_in_words(one) for one in best.errors)
+        own = (self.criterion.measured(rows, rows.scores) for rows in self.halves)
+        exactly, elsewhere = (_in_words(one) for one in own)
+        limits = {four_digits(self.criterion.allowed(rows)): None for rows in self.halves}
         return (
-            f"{self.metric} of {four_digits(self.limit)} is asked for, and the best bits that were "
-            f"tried (at most {MOST}) reach {four_digits(math.sqrt(best.missed))} on the rows that "
-            f"choose, where the float score itself has {four_digits(own)}; expected a larger "
-            "error, or a nearer score"
+            f"{self.criterion.metric} of {' and '.join(limits)} is asked for, and the best bits "
+            f"that were tried (at most {MOST}) reach {choosing} on the rows that choose, of which "
+            f"the upper end must keep it, and {others} on the others, where the float score itself "
+            f"has {exactly} and {elsewhere}; expected a larger error, more calibration rows, or a "
+            "nearer score"
         )
 
     def configured(self, bits: BitAssignment) -> Configuration:
@@ -282,34 +204,33 @@ class BitSolver:
         """The mean of all known costs, each as a share of that of the given bits."""
         return float(np.mean([costs[name] / self.given.costs[name] for name in self.given.costs]))
 
-    def notes(self, goal: DriftGoal, other: Half) -> Iterator[str]:
+    def notes(self, goal: DriftGoal) -> Iterator[str]:
         """Sentences on the error on other rows, the costs, the bits, and a step less or more."""
-        found = self.found()
+        found, rows, criterion = self.found(), self.halves[1], self.criterion
         assert found is not None
-        limited = not math.isinf(self.limit)
-        against = other.reference if limited else other.scores
-        metric = self.metric if limited else "centred_rmse"
-        of = "the float score" if against is other.scores else "the exact score"
-        errors = [
-            error_on(metric, other.scored(one.program), against) for one in (found, self.given)
-        ]
-        told = [
-            f"{four_digits(one.value)} [{four_digits(one.low)}, {four_digits(one.high)}]"
-            for one in errors
-        ]
-        asked = f" ({goal.text} is {four_digits(self.limit)})" if limited else ""
-        if errors[0].value > self.limit:
+        against = rows.reference if criterion.limited else rows.scores
+        of = "the float score" if against is rows.scores else "the exact score"
+        told, given = (
+            _in_words(criterion.measured(rows, rows.scored(one.program)))
+            for one in (found, self.given)
+        )
+        asked = ""
+        if criterion.limited:
+            allowed = four_digits(criterion.allowed(rows))
+            asked = f" ({goal.text} is {allowed}; on those that chose {_in_words(found.errors[0])})"
+        price, missed = self.price(found.costs), self._missed_elsewhere(found)
+        if missed is not None:
             yield (
-                f"warning: drift {goal.text} is not kept on rows that did not choose the bits: "
-                f"{metric} is {told[0]}, {four_digits(self.limit)} is asked for; calibrate with "
-                "more rows, or ask for less"
+                f"drift {goal.text}: bits at {self.price(missed.costs) / price:.2f} times these "
+                "costs, in the mean, keep it on the rows that chose, but have "
+                f"{_in_words(missed.errors[1])} on the others, so dearer ones were taken"
             )
         if found is self.given:
             yield f"drift {goal.text}: no bits do better than those given, which are kept"
         yield (
-            f"bits by drift {goal.text}: {metric} is {told[0]} from {of} on {len(against)} x "
-            f"{against.shape[1]} pairs of calibration rows that did not choose{asked}; with the "
-            f"bits as given it is {told[1]}"
+            f"bits by drift {goal.text}: {criterion.metric} is {told} from {of} on "
+            f"{len(against)} x {against.shape[1]} pairs of calibration rows that did not "
+            f"choose{asked}; with the bits as given it is {given}"
         )
         costs = "; ".join(
             f"{name}: {self.given.costs[name]:,.0f} -> {cost:,.0f}"
@@ -321,11 +242,21 @@ class BitSolver:
         for words, factor in (("half", 0.25), ("twice", 4.0)):
             bits = self._solved(found, most=factor * found.square)
             if bits is not None:
-                share = self.price(self._costs(bits)) / self.price(found.costs)
+                share = self.price(self._costs(bits)) / price
                 yield (
                     f"{words} the error of the bits is predicted at {share:.2f} times these costs, "
                     "in the mean"
                 )
+
+    def _missed_elsewhere(self, found: CompiledBits) -> CompiledBits | None:
+        """The dearest round below `found` that keeps the goal only on the rows that choose."""
+        price = self.price(found.costs)
+        cheaper = [
+            one
+            for one in self.rounds
+            if one.errors and one.errors[0].share.high <= 1 and self.price(one.costs) < price
+        ]
+        return max(cheaper, key=lambda one: self.price(one.costs), default=None)
 
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
@@ -341,8 +272,9 @@ class BitSolver:
         squares = _by_width(stage_of(stages, LowerPass).program, alone)
         self._latest |= {width: squares.get(width, 0.0) * 4.0**n for width, n in bits.items()}
         program = stages[-1].program
-        missed = error_of(self.metric, self.rows.scored(program), self.rows.reference) ** 2
-        return CompiledBits(bits, squares, square, self._costs(bits), missed, program)
+        limited = self.halves if self.criterion.limited else ()
+        errors = tuple(self.criterion.measured(rows, rows.scored(program)) for rows in limited)
+        return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 
     def _costs(self, bits: BitAssignment) -> dict[str, float]:
         """The costs that are known and not 0 with the given bits."""
@@ -357,14 +289,21 @@ class BitSolver:
             if (name in known if known is not None else costs[name] > 0)
         }
 
-    def _next(self) -> BitAssignment:
-        """The bits to compile next."""
-        last = self.rounds[-1]
-        if math.isinf(self.limit):
-            return self._solved(last, None) or last.bits
-        # All but the rounding of these widths stays: the score's own error, converters, offsets.
-        room = (MARGIN * self.limit) ** 2 - (last.missed - last.square)
-        return self._solved(last, room) or self._solved(last, 0.0) or last.bits
+    def _next(self) -> BitAssignment | None:
+        """The bits to compile next; None if they were compiled, and are to be kept."""
+        last, criterion = self.rounds[-1], self.criterion
+        known = [one.bits for one in self.rounds]
+        if not criterion.limited:
+            bits = self._solved(last, None) or last.bits
+            return None if bits in known else bits
+        room = criterion.room(last.square, self.halves, last.errors)
+        for tighter in TIGHTER:
+            bits = self._solved(last, tighter * room) or self._solved(last, 0.0) or last.bits
+            if bits not in known:
+                return bits
+            if kept(self.rounds[known.index(bits)].errors):
+                return None
+        return None
 
     def _solved(self, near: CompiledBits, most: float | None) -> BitAssignment | None:
         """Bits within REACH of those of a round: of the least cost with a square error of `most`.
@@ -402,11 +341,11 @@ class BitSolver:
             constraints.append(LinearConstraint(goal[None], -np.inf, most / unit))
             goal = shares.mean(axis=1)
         whole = np.ones(len(names))
-        # With its presolve HiGHS may print a line of its own.
-        found = milp(
-            goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints,
-            options={"presolve": False},
-        )  # fmt: skip
+        with quiet_libraries():  # HiGHS may print a line of its own, more often with its presolve
+            found = milp(
+                goal, integrality=whole, bounds=Bounds(0, 1), constraints=constraints,
+                options={"presolve": False},
+            )  # fmt: skip
         if found.x is None:
             return None
         bits = dict(near.bits)
@@ -435,6 +374,13 @@ class BitSolver:
             each.append([n for n in near if width.key != "weight_bits" or takes(n)])
         one, two = each
         return itertools.product(one, two)
+
+
+def _in_words(found: GoalError) -> str:
+    """An error and its interval."""
+    return "{} [{}, {}]".format(
+        *map(four_digits, (found.error.value, found.error.low, found.error.high))
+    )
 
 
 def _of_layers(bits: BitAssignment) -> BitAssignment:
@@ -473,16 +419,3 @@ def _by_width(lowered: Program, alone: Mapping[str, float]) -> dict[Width, float
 
 def _readers(graph: Graph, value: str) -> int:
     return sum(value in node.inputs for node in graph.nodes if isinstance(node.op, Mvm))
-
-
-def error_on(metric: str, scores: FloatArray, reference: FloatArray) -> Change:
-    """An error with the middle 95% over resamples of texts and of videos."""
-    value, error = error_of(metric, scores, reference), scores - reference
-    errors = [error]
-    if metric == "centred_rmse":  # the worse of both ways
-        errors = [error - error.mean(axis=way, keepdims=True) for way in (0, 1)]
-    stream = Generator(Philox(key=0))
-    texts, videos = (stream.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in error.shape)
-    means = [((texts @ np.square(one)) * videos).sum(axis=1) for one in errors]
-    ends = interval(np.sqrt(np.max(means, axis=0)))
-    return Change(value, ends.low, ends.high)

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cimtool.hardware.references import SCOPES
-from cimtool.hardware.settings import Settings, resolve
+from cimtool.hardware.settings import Settings, given_settings, resolve_given
 from cimtool.hardware.target import Target, load_target
 from cimtool.hardware.weight_codes import EXPONENT_BITS
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A target and every setting decided for it."""
+    """A target and every setting decided for it.
+
+    With `bits_given` a user gave bits that calibration rows would choose else.
+    """
 
     target: Target
     settings: Settings
+    bits_given: bool = False
 
     @classmethod
     def of(
@@ -28,7 +32,10 @@ class Configuration:
         Raises CimError for an unknown target and for settings that are not allowed.
         """
         chosen = target if isinstance(target, Target) else load_target(target)
-        return cls(chosen, resolve(chosen, None if file is None else Path(file), settings))
+        place = None if file is None else Path(file)
+        given = given_settings(place, settings)
+        bits_given = any(one.give_bits for one in given)
+        return cls(chosen, resolve_given(chosen, place, given), bits_given)
 
 
 def reference_notes(target: Target, settings: Settings) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import new_class
@@ -84,16 +84,14 @@ class Overrides(TomlTable):
             values["transfer"] = None  # a formula in place of the target's measured table
         return values
 
+    @property
+    def give_bits(self) -> bool:
+        """True if CHOSEN_BITS are given, or a table of layers."""
+        return not self.model_fields_set.isdisjoint({*CHOSEN_BITS, "layers"})
+
 
 CHOSEN_BITS = ("weight_bits", "input_bits", "activation_bits", "feature_bits", "variance_bits")
 """Settings that are chosen by calibration rows where nobody gives them."""
-
-
-def bits_given(file: Path | str | None, flags: Mapping[str, object]) -> bool:
-    """True if a settings file or flags give CHOSEN_BITS, or a layer's own."""
-    given = {} if file is None else read_toml(Path(file))
-    present = {name for name, value in flags.items() if value is not None}
-    return bool((present | given.keys()) & {*CHOSEN_BITS, "layers"})
 
 
 def setting_keys() -> dict[str, Key]:
@@ -238,11 +236,23 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     A flag that is None is not given. CimError for a value or key that is not allowed, and for
     settings that contradict each other.
     """
+    return resolve_given(target, file, given_settings(file, flags))
+
+
+def given_settings(file: Path | None, flags: Mapping[str, object]) -> Sequence[Overrides]:
+    """The settings of a file, and of flags, of which None is not given.
+
+    CimError for a value or key that is not allowed.
+    """
     given = []
     if file is not None:
         given.append(validated(Overrides, read_toml(file), str(file)))
     present = {name: value for name, value in flags.items() if value is not None}
-    given.append(validated(Overrides, present, "", _argument))
+    return *given, validated(Overrides, present, "", _argument)
+
+
+def resolve_given(target: Target, file: Path | None, given: Sequence[Overrides]) -> Settings:
+    """Decide as `resolve` does, by settings of which the later override; `file` is for messages."""
     values = dict(target.keys)
     layers: list[LayerSettings] = []
     for overrides in given:

@@ -236,6 +236,33 @@ def curves(
     return plane.picture(label, [one.name for one in lines], parts, y_form)
 
 
+def above_levels(
+    lines: Sequence[Points],
+    levels: Sequence[tuple[str, float]],
+    x_title: str,
+    y_title: str,
+    label: str,
+) -> str:
+    """Lines with marks on logarithmic axes, and named `levels` of y, dashed across the picture."""
+    drawn = [one.drawable(True, True) for one in lines]
+    heights = [(name, level) for name, level in levels if _drawable(level, True)]
+    xs = [x for points in drawn for x, _ in points]
+    ys = [y for points in drawn for _, y in points] + [level for _, level in heights]
+    across = svg.spanning(xs, LEFT, svg.WIDTH - 12, True, 0.08)
+    plane = Plane(across, svg.spanning(ys, TOP + HIGH, TOP, True, 0.08), x_title, y_title)
+    parts: list[str] = []
+    for name, level in heights:
+        y = plane.up.at(level)
+        parts.append(svg.line(across.start, y, across.end, y, "same"))
+        parts.append(svg.text(across.end, y - 4, name, "end", "small"))
+    for index, points in enumerate(drawn):
+        at = [plane.at(point) for point in points]
+        moves = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
+        parts += [svg.path(f"curve {svg.series(index)}", ["M", moves])] if moves else []
+        parts += [svg.mark(x, y, index, 3.5) for x, y in at]
+    return plane.picture(label, [one.name for one in lines], parts)
+
+
 def histogram(counts: Sequence[int], label: str) -> str:
     """A small picture of counts in bins of equal width, for a cell of a table."""
     width, height = max(2.0 * len(counts), 2.0), 20.0

@@ -14,6 +14,7 @@ from cimtool.report.charts import (
     Ranges,
     Term,
     Whisker,
+    above_levels,
     bars,
     curves,
     histogram,
@@ -57,6 +58,10 @@ PICTURES: dict[str, Callable[[], str]] = {
         [Points(HOSTILE, [(1.0, 2.0), (NAN, 1.0)]), Points("b", [])], HOSTILE, "y", "a"
     ),
     "curves": lambda: curves([Points("a", [(1, 1.0), (0, 0.5)]), Points("b", [])], "x", "y", "a"),
+    "above levels": lambda: above_levels(
+        [Points(HOSTILE, [(1, 1.0), (0, 0.5)]), Points("b", [])], [(HOSTILE, 2.0), ("none", NAN)],
+        "x", "y", "a",
+    ),
     "ranges": lambda: ranges(
         [Ranges(HOSTILE, [Change(0.5, 0.4, 0.6), None]), Ranges("b", [None, Change(1, NAN, NAN)])],
         ["64", HOSTILE], HOSTILE, "y", HOSTILE,
@@ -157,3 +162,17 @@ def test_names_that_would_lie_on_each_other_are_left_out() -> None:
     shown = [text for text in texts(picture) if text.startswith("point")]
     assert len(shown) < len(crowd)
     assert len([node.text for node in Xml.fromstring(picture).iter("title")]) == 10
+
+
+def test_levels_are_named_and_lie_where_their_value_is() -> None:
+    drawn = above_levels(
+        [Points("a", [(1, 0.1), (100, 10.0)])], [("low", 0.1), ("mid", 1.0), ("no", 0.0)],
+        "x", "y", "a",
+    )  # fmt: skip
+    assert {"low", "mid"} <= set(texts(drawn))
+    assert "no" not in texts(drawn)
+    heights = [float(re.findall(r"M\S+ (\S+)L", n.get("d", ""))[0]) for n in named(drawn, "same")]
+    curve = named(drawn, "curve")[0].get("d", "")
+    ends = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+)", curve)]
+    assert heights[0] == pytest.approx(ends[0], abs=0.1)
+    assert heights[1] == pytest.approx(sum(ends) / 2, abs=0.1)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
 import importlib.util
 import io
 import logging
-import os
 import re
-import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
+from cimtool.base.quiet import quiet_libraries
 from cimtool.ir.program import Graph
 from cimtool.loading.onnx.graph import OUTPUTS, graph_of
 from cimtool.loading.onnx.towers import translate
@@ -422,18 +420,12 @@ def first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence exporters, which print graphs and advice; their exceptions say what matters.
-
-    Their C and C++ code writes to file descriptor 1, past Python's standard output.
-    """
-    c_library, disabled, sink = ctypes.CDLL(None), logging.root.manager.disable, io.StringIO()
-    sys.stdout.flush()
-    c_library.fflush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    """Silence exporters, which print graphs and advice; their exceptions say what matters."""
+    disabled, sink = logging.root.manager.disable, io.StringIO()
     logging.disable(logging.CRITICAL)
     try:
-        os.dup2(nowhere, 1)
         with (
+            quiet_libraries(),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(sink),
             contextlib.redirect_stderr(sink),
@@ -441,8 +433,4 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        c_library.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
         logging.disable(disabled)
