@@ -18,10 +18,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.quiet import quiet_libraries
 from cimtool.bundle.bit_choice import ChosenBits, DriftGoal
+from cimtool.bundle.compilation import calibration_rows
 from cimtool.experiments.drift_goals import (
     ROWS,
     Criterion,
@@ -109,7 +111,8 @@ def solve_bits(
     check_pairs(data, goal)
     halves = tuple(Half.of(model, rows, goal.samples) for rows in halves_of(data, goal))
     criterion = criterion_of(goal, data, halves)
-    search = BitSolver(model, start, halves, criterion, data.file)
+    rows = calibration_rows(data, [])
+    search = BitSolver(model, start, halves, criterion, rows, data.file)
     search.run(say)
     found = search.found()
     if found is None:
@@ -126,7 +129,8 @@ class BitSolver:
 
     `rounds` has the given bits first. A criterion is to be kept at the least cost, or the least
     error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
-    the others.
+    the others, of all `calibration` rows. A limit is to be kept by the model that is compiled from
+    the rows that choose, and by the one from all: what clips, and what is rounded how, differs.
     """
 
     def __init__(
@@ -135,13 +139,15 @@ class BitSolver:
         start: Configuration,
         halves: Sequence[Half],
         criterion: Criterion,
+        calibration: tuple[Array, Array],
         file: str,
     ):
+        self.calibration = calibration
         self.model, self.start, self.halves, self.file = model, start, halves, file
         self.rows, self.criterion = halves[0], criterion
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
-        stages = self._compiled(start)
+        stages = self._compiled(start, self.rows.text, self.rows.video)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
         self.layers = LayerCosts.of(stages[-1].program, start, widths)
@@ -150,7 +156,7 @@ class BitSolver:
         self.reads_variance = any(op.role == "s" for op in stores)
         settings = start.settings
         features = {MU: settings.stored_bits("mu"), VARIANCE: settings.stored_bits("s")}
-        self.rounds.append(self._measured({**self.layers.bits, **features}, stages))
+        self.rounds.append(self._measured({**self.layers.bits, **features}, start, stages))
 
     @property
     def given(self) -> CompiledBits:
@@ -163,11 +169,12 @@ class BitSolver:
             bits = self._next()
             if bits is None:
                 return
+            own = self.configured(bits)
             try:
-                stages = self._compiled(self.configured(bits))
+                stages = self._compiled(own, self.rows.text, self.rows.video)
+                self.rounds.append(self._measured(bits, own, stages))
             except CimError:  # integers that no accumulator holds
                 return
-            self.rounds.append(self._measured(bits, stages))
             say(PartDone(f"choosing bits, {number}. round"))
 
     def found(self) -> CompiledBits | None:
@@ -261,20 +268,28 @@ class BitSolver:
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
 
-    def _compiled(self, configuration: Configuration) -> Sequence[Stage]:
-        job = Job(configuration.settings, self.rows.text, self.rows.video, silent, self.file)
+    def _compiled(self, own: Configuration, text: Array, video: Array) -> Sequence[Stage]:
+        job = Job(own.settings, text, video, silent, self.file)
         return compile_program(self.model.program, job, silent)
 
-    def _measured(self, bits: BitAssignment, stages: Sequence[Stage]) -> CompiledBits:
+    def _measured(
+        self, bits: BitAssignment, own: Configuration, stages: Sequence[Stage]
+    ) -> CompiledBits:
         """The errors of a compiled choice, which predict the next."""
         text, video = self.rows.text[:ROWS], self.rows.video[:ROWS]
         alone, square = errors_alone(stages, text, video)
         squares = _by_width(stage_of(stages, LowerPass).program, alone)
         self._latest |= {width: squares.get(width, 0.0) * 4.0**n for width, n in bits.items()}
         program = stages[-1].program
-        limited = self.halves if self.criterion.limited else ()
-        errors = tuple(self.criterion.measured(rows, rows.scored(program)) for rows in limited)
+        errors: tuple[GoalError, ...] = ()
+        if self.criterion.limited:
+            programs = [program, self._compiled(own, *self.calibration)[-1].program]
+            errors = tuple(self._worst(rows, programs) for rows in self.halves)
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
+
+    def _worst(self, rows: Half, programs: Sequence[Program]) -> GoalError:
+        found = (self.criterion.measured(rows, rows.scored(one)) for one in programs)
+        return max(found, key=lambda one: one.share.high)
 
     def _costs(self, bits: BitAssignment) -> dict[str, float]:
         """The costs that are known and not 0 with the given bits."""

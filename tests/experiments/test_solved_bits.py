@@ -47,7 +47,7 @@ def search(small_trunk: DemoFiles) -> BitSolver:
     data = read_data(small_trunk.calibration, model)
     rows = Half.of(model, data)
     start = Configuration.of(TARGET, None, {})
-    found = BitSolver(model, start, (rows, rows), LeastError(), data.file)
+    found = BitSolver(model, start, (rows, rows), LeastError(), (rows.text, rows.video), data.file)
     found.run(silent)
     return found
 
@@ -174,10 +174,24 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
     assert conversions[0] < conversions[1]
 
 
+def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolver:
+    """A search for an error, all calibration rows times a factor."""
+    text, video = (rows * np.float32(factor) for rows in search.calibration)
+    criterion = ErrorWithin("logit_rmse", limit)
+    return BitSolver(
+        search.model, search.start, search.halves, criterion, (text, video), search.file
+    )
+
+
+def test_a_limit_holds_for_the_model_that_all_rows_make(search: BitSolver) -> None:
+    same, wide = limited_to(search, 1.0), limited_to(search, 1.0, factor=16.0)
+    for one, other in zip(same.given.errors, wide.given.errors, strict=True):
+        assert other.error.value > 2 * one.error.value  # ranges of all rows are too wide
+
+
 def test_a_round_that_other_rows_refuse_is_left_for_a_dearer_one(search: BitSolver) -> None:
     """The cheapest round keeps a limit where it was chosen, and is refused by the other rows."""
-    limited = BitSolver(search.model, search.start, search.halves, ErrorWithin("logit_rmse", 1.0),
-                        search.file)  # fmt: skip
+    limited = limited_to(search, 1.0)
     dear = limited.given
     (here, there), cheap_costs = dear.errors, {k: v / 2 for k, v in dear.costs.items()}
     assert kept(dear.errors)
@@ -249,7 +263,9 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
 
 
 def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
-    only = BitSolver(search.model, search.start, search.halves, LeastError(), search.file)
+    only = BitSolver(
+        search.model, search.start, search.halves, LeastError(), search.calibration, search.file
+    )
     found = only.found()
     assert found is only.given
     assert only.configured(found.bits) is search.start
