@@ -25,7 +25,8 @@ RANK_LOSS = "r1_loss"
 """The loss of R@1, as a share of the queries."""
 
 ERRORS = ("logit_rmse", "centred_rmse", RANK_LOSS)
-EXPECTED = f"{LEAST}, {GIVEN}, {SAMPLES}=K, {' or '.join(f'{name}=X' for name in ERRORS)}"
+_LIMITS = ", ".join(f"{name}=X" for name in ERRORS[:-1])
+EXPECTED = f"{LEAST}, {GIVEN}, {SAMPLES}=K, {_LIMITS} or {RANK_LOSS}=X, X above 0 (a loss below 1)"
 
 
 @dataclass(frozen=True)

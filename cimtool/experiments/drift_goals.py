@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -188,6 +188,17 @@ def kept(found: Sequence[GoalError]) -> bool:
     """True if errors keep their goal: the interval on the rows that choose, the value on others."""
     choosing, others = found
     return choosing.share.high <= 1 and others.share.value <= 1
+
+
+def worst(found: Iterable[GoalError]) -> GoalError:
+    """The error whose interval ends highest, with the largest shares of all.
+
+    The error with the highest end may be the smaller one, and both must keep a goal.
+    """
+    errors = list(found)
+    shares = [(one.share.value, one.share.low, one.share.high) for one in errors]
+    largest = Change(*(max(ends) for ends in zip(*shares, strict=True)))
+    return replace(max(errors, key=lambda one: one.share.high), share=largest)
 
 
 class LeastError(Criterion):

@@ -34,6 +34,7 @@ from cimtool.experiments.drift_goals import (
     halves_of,
     has_exact,
     kept,
+    worst,
 )
 from cimtool.experiments.widths import COST_NAMES, BitAssignment, LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
@@ -288,8 +289,7 @@ class BitSolver:
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 
     def _worst(self, rows: Half, programs: Sequence[Program]) -> GoalError:
-        found = (self.criterion.measured(rows, rows.scored(one)) for one in programs)
-        return max(found, key=lambda one: one.share.high)
+        return worst(self.criterion.measured(rows, rows.scored(one)) for one in programs)
 
     def _costs(self, bits: BitAssignment) -> dict[str, float]:
         """The costs that are known and not 0 with the given bits."""

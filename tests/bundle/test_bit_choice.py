@@ -25,7 +25,9 @@ def test_a_goal_is_the_least_error_or_that_of_samples_or_of_a_metric() -> None:
 def test_other_goals_are_refused_with_what_is_expected(text: str) -> None:
     with pytest.raises(CimError) as caught:
         DriftGoal.of(text)
-    goals = "least, given, mc=K, logit_rmse=X or centred_rmse=X or r1_loss=X"
+    goals = (
+        "least, given, mc=K, logit_rmse=X, centred_rmse=X or r1_loss=X, X above 0 (a loss below 1)"
+    )
     assert str(caught.value) == f"drift is {text}; expected {goals}"
 
 

@@ -23,6 +23,7 @@ from cimtool.experiments.drift_goals import (
     halves_of,
     kept,
     losses_on,
+    worst,
 )
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.retrieval import retrieval
@@ -48,6 +49,15 @@ def test_bits_are_kept_if_the_interval_of_the_rows_that_choose_and_the_others_va
     assert kept([of(good), of(wide)])
     assert not kept([of(wide), of(good)])
     assert not kept([of(good), of(over)])
+
+
+def test_of_two_programs_neither_the_highest_end_nor_the_largest_error_is_lost() -> None:
+    good, wide, over = Change(0.9, 0.8, 1.0), Change(0.98, 0.9, 1.2), Change(1.02, 0.9, 1.1)
+    choosing, one, two = (GoalError(np.zeros((1, 1)), share, share) for share in (good, wide, over))
+    found = worst([one, two])
+    assert found.share == Change(1.02, 0.9, 1.2)
+    assert found.error == wide
+    assert not kept([choosing, found])
 
 
 def test_the_upper_end_covers_the_error_of_all_rows() -> None:
