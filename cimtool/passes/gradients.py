@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import (
     Add,
     Arrange,
@@ -48,11 +48,12 @@ GRADIENT_BITS = 16
 class LayerGradients:
     """Gradients of logits by a layer's output, in a unit of their own, for n calibration rows.
 
-    `drawn` [DRAWS n, N] are integers: those of the sums over all pairs of an item, each with a
-    random sign. `mean` [n, N] are those of the mean logit of each item's pairs. n is even.
+    `drawn` [DRAWS n, N] are int32 numbers: those of the sums over all pairs of an item, each with a
+    random sign. `mean` [n, N] are those of the mean logit of each item's pairs. There is an even
+    number of items.
     """
 
-    drawn: IntArray
+    drawn: Array
     mean: FloatArray
 
 
@@ -66,7 +67,8 @@ def logit_gradients(program: Program, job: Job) -> dict[str, LayerGradients]:
     for graph in (program.text, program.video):
         names = ["x", *(node.name for node in graph.nodes)]
         rows = job.rows(graph.name)
-        count = min(len(rows), ROWS, room_for(graph, job, names)) // 2 * 2
+        count = min(len(rows), ROWS, room_for(graph, job, names))
+        count -= count % 2 if count > 1 else 0
         values[graph.name] = Runner(graph).values({"x": rows[:count]}, names)
         items[graph.name] = {k: values[graph.name][name] for k, name in graph.outputs.items()}
     score = program.score
@@ -85,7 +87,7 @@ def logit_gradients(program: Program, job: Job) -> dict[str, LayerGradients]:
         for name, mean in of_all.items():
             found = np.concatenate([one[name] for one in drawn]) / math.sqrt(others)
             bits = GRADIENT_BITS - math.frexp(float(np.abs(found).max(initial=0.0)))[1]
-            whole = np.rint(np.ldexp(found, bits)).astype(np.int64)
+            whole = np.rint(np.ldexp(found, bits)).astype(np.int32)
             mean = np.ldexp(mean / others, bits)
             gradients[f"{graph.name}.{name}"] = LayerGradients(whole, mean)
     return gradients
@@ -98,7 +100,8 @@ def _by_layers(
     starts: dict[str, FloatArray] = {}
     for name, gradient in features_of(graph, by_features).items():
         _add_to(starts, graph.outputs[name], gradient)
-    return backwards(graph, values, starts, graph.operations(Mvm))
+    found = backwards(graph, values, starts, graph.operations(Mvm))
+    return {name: gradient.astype(np.float32) for name, gradient in found.items()}
 
 
 def backwards(

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 
 RIDGE = 0.01
@@ -33,12 +33,12 @@ class SecondMoments:
     With `centred` those of differences from the mean count.
     """
 
-    rows: IntArray
+    rows: Array
     products: FloatArray
     centred: bool
 
     @classmethod
-    def of(cls, rows: IntArray, centred: bool) -> SecondMoments:
+    def of(cls, rows: Array, centred: bool) -> SecondMoments:
         """The moments of some rows."""
         real = rows.astype(np.float64)
         return cls(rows, real.T @ real, centred)

@@ -161,15 +161,16 @@ class Quantizing(Builder):
     def layer_rows(self, node: Node, value: str) -> LayerRows:
         """The rows that round the weights of a layer which reads a value of the graph so far."""
         rows, read = self._values(value), value
+        of_item = len(rows) // len(self._rows["x"])
         while isinstance(self.by_name[read].op, Quantize | Arrange):
             (read,) = self.by_name[read].inputs
             if read == "x":  # mixtures tell nothing of embeddings
-                rows = rows[: len(rows) * self._own // len(self._rows["x"])]
+                rows = rows[: self._own * of_item]
                 break
         # They are of the first rows, which the rows are not if there is no room for all.
         whole = self._own >= len(self.job.rows(self.name)) - 1
         gradients = self.gradients.get(self.source.layer(node)) if whole else None
-        return LayerRows(rows, gradients, self.options.bias_correction)
+        return LayerRows(rows, gradients, self.options.bias_correction, of_item)
 
     def _values(self, name: str) -> Array:
         """A value on the calibration rows and mixtures of them, computed once for all readers."""

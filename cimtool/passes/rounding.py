@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import side_by_side
 from cimtool.passes.gradients import LayerGradients
@@ -58,12 +58,17 @@ class LayerRows:
     """Integer `inputs` [n, K] of a layer, and the gradients of logits by its outputs if known.
 
     Without gradients all errors of outputs count the same. With `centred` a mean error does not
-    count, as a bias takes it off. Every second row is from other items.
+    count, as a bias takes it off. An item has `of_item` rows that follow one another.
     """
 
     inputs: IntArray
     gradients: LayerGradients | None
     centred: bool
+    of_item: int = 1
+
+    def half(self, rows: Array, half: int) -> Array:
+        """The rows of every second item, from item 0 or 1."""
+        return np.asarray(rows[np.arange(len(rows)) // self.of_item % 2 == half])
 
 
 def least_error_weights(
@@ -101,19 +106,19 @@ class Evidence:
 
     @classmethod
     def of(cls, rows: LayerRows, half: int) -> Evidence:
-        """The evidence of every second row, from row 0 or 1."""
-        inputs = SecondMoments.of(rows.inputs[half::2], rows.centred)
+        """The evidence of every second item, from item 0 or 1."""
+        inputs = SecondMoments.of(rows.half(rows.inputs, half), rows.centred)
         if rows.gradients is None:
             return cls(inputs, None, None, 0)
-        outputs = SecondMoments.of(rows.gradients.drawn[half::2], centred=False)
-        mean = rows.gradients.mean[half::2]
+        outputs = SecondMoments.of(rows.half(rows.gradients.drawn, half), centred=False)
+        mean = rows.half(rows.gradients.mean, half)
         x = inputs.rows[: len(mean)] - inputs.rows.mean(axis=0) * rows.centred
-        return cls(inputs, outputs, x.T @ mean, len(mean))
+        return cls(inputs, outputs, x.T @ mean, len(mean) // rows.of_item)
 
     def with_rows_of(self, other: Evidence, rows: LayerRows) -> Evidence:
         """The evidence of both halves of the rows."""
 
-        def joined(of: IntArray, one: SecondMoments, two: SecondMoments) -> SecondMoments:
+        def joined(of: Array, one: SecondMoments, two: SecondMoments) -> SecondMoments:
             return SecondMoments(of, one.products + two.products, one.centred)
 
         inputs = joined(rows.inputs, self.inputs, other.inputs)

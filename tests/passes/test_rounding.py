@@ -296,3 +296,14 @@ def test_the_mean_logit_tells_the_size_of_outputs() -> None:
         moved += float((other.along * rounded).sum()) * float((other.along * target).sum())
         total += float((other.along * target).sum()) ** 2
     assert factors[1] == pytest.approx(total / moved, abs=2e-3)
+
+
+def test_tokens_of_an_item_stay_in_one_half() -> None:
+    rows = np.arange(12)[:, None]
+    layer = LayerRows(rows, LayerGradients(rows, rows / 2), True, of_item=3)
+    one, other = (Evidence.of(layer, k) for k in (0, 1))
+    assert one.inputs.rows[:, 0].tolist() == [0, 1, 2, 6, 7, 8]
+    assert other.inputs.rows[:, 0].tolist() == [3, 4, 5, 9, 10, 11]
+    assert one.outputs is not None
+    assert one.outputs.rows.tolist() == one.inputs.rows.tolist()
+    assert one.items == 2
