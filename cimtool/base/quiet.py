@@ -15,10 +15,15 @@ def quiet_libraries() -> Iterator[None]:
 
     What other threads write there meanwhile is dropped too.
     """
-    c_library = ctypes.CDLL(None)
-    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed: nothing can be written there
+        yield
+        return
+    c_library, nowhere = ctypes.CDLL(None), os.open(os.devnull, os.O_WRONLY)
+    if sys.stdout is not None:
+        sys.stdout.flush()
     c_library.fflush(None)
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
         yield
