@@ -15,17 +15,16 @@ from functools import partial
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError
 from cimtool.base.intervals import Change
 from cimtool.base.modality_names import item_names
 from cimtool.bundle.bit_choice import RANK_LOSS, DriftGoal
-from cimtool.bundle.compilation import calibration_rows
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.base import half_rows
-from cimtool.reference.bootstrap import LEVEL, RESAMPLES, counted_share, interval
+from cimtool.passes.base import HALF_ROWS, LEAST_HALF, half_rows
+from cimtool.reference.bootstrap import LEVEL, counted_share, interval, resampled_pairs
 from cimtool.reference.exact import exact
 from cimtool.reference.measures import RANK
 from cimtool.reference.metrics import best_ranks, centred_rmse, on_grid, ranks
@@ -36,10 +35,8 @@ from cimtool.report.formats import four_digits
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import gaussians, trained_features
 
-ROWS, RANKED_ROWS, LEAST_ROWS = 256, 1024, 16
-"""Rows of each modality in a half: scored at most, the same for a loss of ranks, and needed.
-
-A loss of few queries shows among many only.
+RANKED_ROWS = 1024
+"""Rows of each modality in a half that are scored for a loss of ranks: few lost show in many only.
 """
 
 PAIRS_OF_SAMPLES, LEAST_SAMPLED = 12_800, 32
@@ -70,8 +67,8 @@ class Half:
 
     @classmethod
     def of(cls, model: Model, data: Embeddings, samples: int | None = None) -> Half:
-        """Score the rows of `data`: the first ROWS, or RANKED_ROWS if right videos are known."""
-        rows = ROWS if data.text_to_video is None else RANKED_ROWS
+        """Score the first rows of `data`, more of them if right videos are known."""
+        rows = HALF_ROWS if data.text_to_video is None else RANKED_ROWS
         few = replace(data, text=data.text[:rows], video=data.video[:rows], text_to_video=None)
         simulator = Simulator(model.program)
         scores = simulator.scores(few.text, few.video)
@@ -125,12 +122,13 @@ def _square_errors(
     return found
 
 
-def halves_of(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
-    """Every second video with its texts, and the others; where pairs are unknown, every row.
+def halves_of(data: Embeddings, rows: tuple[Array, Array], goal: DriftGoal) -> Iterator[Embeddings]:
+    """Of the `rows` that calibrate every second video with its texts, and the others.
 
-    Both know their right videos only if the goal is a loss of ranks. CimError for too few rows.
+    Where pairs are unknown, every second row. Both know their right videos only if the goal is a
+    loss of ranks. CimError for too few rows.
     """
-    text, video = calibration_rows(data, [])
+    text, video = rows
     right = data.text_to_video
     for of_text, of_video in half_rows(len(text), len(video), right):
         part = replace(data, text=text[of_text], video=video[of_video], text_to_video=None)
@@ -138,12 +136,12 @@ def halves_of(data: Embeddings, goal: DriftGoal) -> Iterator[Embeddings]:
             own = right[of_text] // 2
             shown = own < min(RANKED_ROWS, len(part.video))
             part = replace(part, text=part.text[shown], text_to_video=own[shown])
-        if min(len(part.text), len(part.video)) < LEAST_ROWS:
+        if min(len(part.text), len(part.video)) < LEAST_HALF:
             texts, videos = item_names(data.called)
             raise ArgumentError(
                 "{drift} {}: {} has {:,} {} and {:,} {} that calibrate, and one half of them "
                 "chooses the bits; expected at least {} of each",
-                goal.text, data.file, len(text), texts, len(video), videos, 2 * LEAST_ROWS,
+                goal.text, data.file, len(text), texts, len(video), videos, 2 * LEAST_HALF,
             )  # fmt: skip
         yield part
 
@@ -163,18 +161,21 @@ def _share(error: Change, limit: float) -> Change:
 
 
 class Criterion(ABC):
-    """A goal that can be measured; `metric` is the error's name, `limited` if it has a limit."""
+    """A purpose of choosing bits; `metric` names the error that measures it."""
 
     metric: str
-    limited = True
-
-    @abstractmethod
-    def allowed(self, rows: Half) -> float:
-        """The error that the goal allows on rows; infinite if it wants the least."""
 
     @abstractmethod
     def measured(self, rows: Half, scores: FloatArray) -> GoalError:
         """The error of scores [n, m]."""
+
+
+class Limit(Criterion):
+    """A limit of an error."""
+
+    @abstractmethod
+    def allowed(self, rows: Half) -> float:
+        """The error that the goal allows on rows."""
 
     @abstractmethod
     def room(self, square: float, halves: Sequence[Half], found: Sequence[GoalError]) -> float:
@@ -204,23 +205,15 @@ def worst(found: Iterable[GoalError]) -> GoalError:
 class LeastError(Criterion):
     """The least centred error from the float score."""
 
-    metric, limited = "centred_rmse", False
-
-    def allowed(self, rows: Half) -> float:
-        """Any error."""
-        return math.inf
+    metric = "centred_rmse"
 
     def measured(self, rows: Half, scores: FloatArray) -> GoalError:
         """The distance from the float score, which is no share of anything."""
         return GoalError(scores, error_on(self.metric, scores, rows.scores), Change(0.0, 0.0, 0.0))
 
-    def room(self, square: float, halves: Sequence[Half], found: Sequence[GoalError]) -> float:
-        """No limit."""
-        return math.inf
-
 
 @dataclass(frozen=True)
-class ErrorWithin(Criterion):
+class ErrorWithin(Limit):
     """A limit of the distance from the reference; None: that of Monte Carlo on the same rows."""
 
     metric: str
@@ -251,7 +244,7 @@ class ErrorWithin(Criterion):
 
 
 @dataclass(frozen=True)
-class LossWithin(Criterion):
+class LossWithin(Limit):
     """A limit of the loss of R@1 from the reference, in the way that loses more."""
 
     limit: float
@@ -356,13 +349,7 @@ def error_on(
     errors = [error]
     if metric == "centred_rmse":  # the worse of both ways
         errors = [error - error.mean(axis=way, keepdims=True) for way in (0, 1)]
-    stream = Generator(Philox(key=0))
-    texts, videos = (stream.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in error.shape)
-
-    def mean(values: FloatArray | BoolArray) -> FloatArray:
-        drawn: FloatArray = ((texts @ values) * videos).sum(axis=1)
-        return drawn
-
+    mean = resampled_pairs(*error.shape)
     means = np.max([mean(np.square(one)) for one in errors], axis=0)
     if beside is not None:
         known = ~np.isnan(beside)

@@ -18,17 +18,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.quiet import quiet_libraries
 from cimtool.bundle.bit_choice import ChosenBits, DriftGoal
 from cimtool.bundle.compilation import calibration_rows
 from cimtool.experiments.drift_goals import (
-    ROWS,
     Criterion,
     GoalError,
     Half,
+    Limit,
     check_pairs,
     criterion_of,
     halves_of,
@@ -42,7 +41,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.base import Job
+from cimtool.passes.base import HALF_ROWS, Job
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits
@@ -110,10 +109,11 @@ def solve_bits(
             goal.text,
         )
     check_pairs(data, goal)
-    halves = tuple(Half.of(model, rows, goal.samples) for rows in halves_of(data, goal))
-    criterion = criterion_of(goal, data, halves)
     rows = calibration_rows(data, [])
-    search = BitSolver(model, start, halves, criterion, rows, data.file)
+    halves = tuple(Half.of(model, half, goal.samples) for half in halves_of(data, rows, goal))
+    criterion = criterion_of(goal, data, halves)
+    job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
+    search = BitSolver(model, start, halves, criterion, job)
     search.run(say)
     found = search.found()
     if found is None:
@@ -130,7 +130,7 @@ class BitSolver:
 
     `rounds` has the given bits first. A criterion is to be kept at the least cost, or the least
     error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
-    the others, of all `calibration` rows. A limit is to be kept by the model that is compiled from
+    the others, of all rows of the `job`. A limit is to be kept by the model that is compiled from
     the rows that choose, and by the one from all: what clips, and what is rounded how, differs.
     """
 
@@ -140,15 +140,14 @@ class BitSolver:
         start: Configuration,
         halves: Sequence[Half],
         criterion: Criterion,
-        calibration: tuple[Array, Array],
-        file: str,
+        job: Job,
     ):
-        self.calibration = calibration
-        self.model, self.start, self.halves, self.file = model, start, halves, file
+        self.model, self.start, self.halves, self.job = model, start, halves, job
         self.rows, self.criterion = halves[0], criterion
+        self.limit = criterion if isinstance(criterion, Limit) else None
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
-        stages = self._compiled(start, self.rows.text, self.rows.video)
+        stages = self._compiled_by_half(start)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
         self.layers = LayerCosts.of(stages[-1].program, start, widths)
@@ -172,7 +171,7 @@ class BitSolver:
                 return
             own = self.configured(bits)
             try:
-                stages = self._compiled(own, self.rows.text, self.rows.video)
+                stages = self._compiled_by_half(own)
                 self.rounds.append(self._measured(bits, own, stages))
             except CimError:  # integers that no accumulator holds
                 return
@@ -180,20 +179,21 @@ class BitSolver:
 
     def found(self) -> CompiledBits | None:
         """The best round; None if none keeps the limit."""
-        if not self.criterion.limited:
+        if self.limit is None:
             return min(filter(self._affordable, self.rounds), key=lambda one: one.square)
         within = [one for one in self.rounds if kept(one.errors)]
         return min(within, key=lambda one: self.price(one.costs), default=None)
 
     def why_unreached(self) -> str:
         """The error of the best round, and what is left of it without any rounding."""
+        assert self.limit is not None
         best = min(self.rounds, key=lambda one: max(x.share.value for x in one.errors))
         choosing, others = (_in_words(one) for one in best.errors)
-        own = (self.criterion.measured(rows, rows.scores) for rows in self.halves)
+        own = (self.limit.measured(rows, rows.scores) for rows in self.halves)
         exactly, elsewhere = (_in_words(one) for one in own)
-        limits = {four_digits(self.criterion.allowed(rows)): None for rows in self.halves}
+        limits = {four_digits(self.limit.allowed(rows)): None for rows in self.halves}
         return (
-            f"{self.criterion.metric} of {' and '.join(limits)} is asked for, and the best bits "
+            f"{self.limit.metric} of {' and '.join(limits)} is asked for, and the best bits "
             f"that were tried (at most {MOST}) reach {choosing} on the rows that choose, of which "
             f"the upper end must keep it, and {others} on the others, where the float score itself "
             f"has {exactly} and {elsewhere}; expected a larger error, more calibration rows, or a "
@@ -216,15 +216,15 @@ class BitSolver:
         """Sentences on the error on other rows, the costs, the bits, and a step less or more."""
         found, rows, criterion = self.found(), self.halves[1], self.criterion
         assert found is not None
-        against = rows.reference if criterion.limited else rows.scores
+        against = rows.scores if self.limit is None else rows.reference
         of = "the float score" if against is rows.scores else "the exact score"
         told, given = (
             _in_words(criterion.measured(rows, rows.scored(one.program)))
             for one in (found, self.given)
         )
         asked = ""
-        if criterion.limited:
-            allowed = four_digits(criterion.allowed(rows))
+        if self.limit is not None:
+            allowed = four_digits(self.limit.allowed(rows))
             asked = f" ({goal.text} is {allowed}; on those that chose {_in_words(found.errors[0])})"
         price, missed = self.price(found.costs), self._missed_elsewhere(found)
         if missed is not None:
@@ -269,22 +269,26 @@ class BitSolver:
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
 
-    def _compiled(self, own: Configuration, text: Array, video: Array) -> Sequence[Stage]:
-        job = Job(own.settings, text, video, silent, self.file)
-        return compile_program(self.model.program, job, silent)
+    def _compiled(self, own: Configuration, job: Job) -> Sequence[Stage]:
+        return compile_program(self.model.program, replace(job, settings=own.settings), silent)
+
+    def _compiled_by_half(self, own: Configuration) -> Sequence[Stage]:
+        """The model compiled on the rows that choose."""
+        half = replace(self.job, text=self.rows.text, video=self.rows.video, text_to_video=None)
+        return self._compiled(own, half)
 
     def _measured(
         self, bits: BitAssignment, own: Configuration, stages: Sequence[Stage]
     ) -> CompiledBits:
         """The errors of a compiled choice, which predict the next."""
-        text, video = self.rows.text[:ROWS], self.rows.video[:ROWS]
+        text, video = self.rows.text[:HALF_ROWS], self.rows.video[:HALF_ROWS]
         alone, square = errors_alone(stages, text, video)
         squares = _by_width(stage_of(stages, LowerPass).program, alone)
         self._latest |= {width: squares.get(width, 0.0) * 4.0**n for width, n in bits.items()}
         program = stages[-1].program
         errors: tuple[GoalError, ...] = ()
-        if self.criterion.limited:
-            programs = [program, self._compiled(own, *self.calibration)[-1].program]
+        if self.limit is not None:
+            programs = [program, self._compiled(own, self.job)[-1].program]
             errors = tuple(self._worst(rows, programs) for rows in self.halves)
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 
@@ -306,12 +310,12 @@ class BitSolver:
 
     def _next(self) -> BitAssignment | None:
         """The bits to compile next; None if they were compiled, and are to be kept."""
-        last, criterion = self.rounds[-1], self.criterion
+        last = self.rounds[-1]
         known = [one.bits for one in self.rounds]
-        if not criterion.limited:
+        if self.limit is None:
             bits = self._solved(last, None) or last.bits
             return None if bits in known else bits
-        room = criterion.room(last.square, self.halves, last.errors)
+        room = self.limit.room(last.square, self.halves, last.errors)
         for tighter in TIGHTER:
             bits = self._solved(last, tighter * room) or self._solved(last, 0.0) or last.bits
             if bits not in known:

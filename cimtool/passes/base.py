@@ -48,6 +48,10 @@ class Job:
         return ((self.text[texts], self.video[videos]) for texts, videos in places)
 
 
+HALF_ROWS, LEAST_HALF = 256, 16
+"""Rows of each modality in a half of them: those that are scored at most, and those needed."""
+
+
 def half_rows(
     texts: int, videos: int, text_to_video: IntArray | None
 ) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:

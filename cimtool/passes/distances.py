@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Add
@@ -27,17 +26,14 @@ from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Node, Program, rewrite_each
-from cimtool.passes.base import Job, Pass
+from cimtool.passes.base import HALF_ROWS, LEAST_HALF, Job, Pass
 from cimtool.passes.formats import next_power_of_two, refit
 from cimtool.passes.gallery import DISTANCE
-from cimtool.reference.bootstrap import RESAMPLES, interval
+from cimtool.reference.bootstrap import interval, resampled_pairs
 from cimtool.simulation.simulator import Features, Simulator
 
 LEAST_GAIN = 0.05
 """Share of the mean square error that the constant must take off: less is not worth a change."""
-
-ROWS, LEAST_ROWS = 256, 16
-"""Rows of each modality in a half: those that are scored at most, and those needed."""
 
 CONSTANT_STEPS = 1 << 12
 """Steps that the constant is rounded to: it must not depend on the last bits of a CPU's sums."""
@@ -63,8 +59,8 @@ class CorrectDistancesPass(Pass):
         source = job.source
         if not self.on or source is None or DISTANCE not in program.score.by_name:
             return program
-        halves = [(text[:ROWS], video[:ROWS]) for text, video in job.halves()]
-        if min(len(rows) for half in halves for rows in half) < LEAST_ROWS:
+        halves = [(text[:HALF_ROWS], video[:HALF_ROWS]) for text, video in job.halves()]
+        if min(len(rows) for half in halves for rows in half) < LEAST_HALF:
             return program
         pairs = [CalibrationPairs.of(source, program, *half) for half in halves]
         tried = [
@@ -127,9 +123,8 @@ def _scored(
 
 def least_gain(before: FloatArray, after: FloatArray) -> float:
     """The lower end of the share of the mean square error [n, m] that is gone."""
-    stream = Generator(Philox(key=0))
-    texts, videos = (stream.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in before.shape)
-    first, second = (((texts @ np.square(one)) * videos).sum(axis=1) for one in (before, after))
+    means = resampled_pairs(*before.shape)
+    first, second = (means(np.square(one)) for one in (before, after))
     return interval((first - second) / np.maximum(first, np.finfo(float).tiny)).low
 
 

@@ -23,6 +23,23 @@ BLOCK_COUNTS = 1 << 18
 """Counts of queries that are held at a time: they stay in the cache while metrics are computed."""
 
 
+def resampled_pairs(texts: int, videos: int) -> Callable[[Array], FloatArray]:
+    """A function from values [n, m] of pairs to their means [RESAMPLES].
+
+    In each resample texts and videos are drawn with replacement, the same for all values.
+    """
+    stream = Generator(Philox(key=0))
+    of_text, of_video = (
+        stream.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in (texts, videos)
+    )
+
+    def means(values: Array) -> FloatArray:
+        drawn: FloatArray = ((of_text @ values) * of_video).sum(axis=1)
+        return drawn
+
+    return means
+
+
 @dataclass(frozen=True, eq=False)
 class QueryCounts:
     """The `counts` [B, n] of each query in each resample."""

@@ -131,11 +131,13 @@ def test_half_of_the_videos_come_with_their_texts() -> None:
     right = np.repeat(np.arange(40), 3)[rng.permutation(120)]
     video = rng.normal(size=(40, 4)).astype(np.float32)
     held = {"text": video[right], "video": video, "text_to_video": right}
-    for part in halves_of(embeddings_of(held), DriftGoal.of("r1_loss=0.2")):
+    data = embeddings_of(held)
+    rows = data.text, data.video
+    for part in halves_of(data, rows, DriftGoal.of("r1_loss=0.2")):
         assert len(part.video) == 20
         assert len(part.text) == 60
         assert np.array_equal(part.text, part.video[part.right])
-    for part in halves_of(embeddings_of(held), DriftGoal.of("mc=10")):
+    for part in halves_of(data, rows, DriftGoal.of("mc=10")):
         assert part.text_to_video is None
 
 

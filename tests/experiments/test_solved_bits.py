@@ -14,7 +14,7 @@ from scipy import optimize
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
-from cimtool.base.progress import silent
+from cimtool.base.progress import Say, silent
 from cimtool.bundle.bit_choice import DEFAULT_ROWS, DriftGoal
 from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
@@ -23,8 +23,11 @@ from cimtool.experiments.drift_goals import ErrorWithin, GoalError, Half, LeastE
 from cimtool.experiments.solved_bits import MU, MULTIPLIED, STORED, VARIANCE, BitSolver
 from cimtool.experiments.widths import LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
+from cimtool.ir.program import Program
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
+from cimtool.passes.base import Job
+from cimtool.passes.pipeline import compile_program
 
 TARGET = "isaac-rram-128"
 
@@ -47,7 +50,8 @@ def search(small_trunk: DemoFiles) -> BitSolver:
     data = read_data(small_trunk.calibration, model)
     rows = Half.of(model, data)
     start = Configuration.of(TARGET, None, {})
-    found = BitSolver(model, start, (rows, rows), LeastError(), (rows.text, rows.video), data.file)
+    job = Job(start.settings, rows.text, rows.video, silent, data.file)
+    found = BitSolver(model, start, (rows, rows), LeastError(), job)
     found.run(silent)
     return found
 
@@ -176,17 +180,40 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
 
 def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolver:
     """A search for an error, all calibration rows times a factor."""
-    text, video = (rows * np.float32(factor) for rows in search.calibration)
+    text, video = (rows * np.float32(factor) for rows in (search.job.text, search.job.video))
+    job = replace(search.job, text=text, video=video)
     criterion = ErrorWithin("logit_rmse", limit)
-    return BitSolver(
-        search.model, search.start, search.halves, criterion, (text, video), search.file
-    )
+    return BitSolver(search.model, search.start, search.halves, criterion, job)
 
 
 def test_a_limit_holds_for_the_model_that_all_rows_make(search: BitSolver) -> None:
     same, wide = limited_to(search, 1.0), limited_to(search, 1.0, factor=16.0)
     for one, other in zip(same.given.errors, wide.given.errors, strict=True):
         assert other.error.value > 2 * one.error.value  # ranges of all rows are too wide
+
+
+def test_the_model_of_all_rows_is_compiled_as_the_bundle_will_be(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
+    jobs: list[Job] = []
+
+    def noted(program: Program, job: Job, say: Say) -> Any:
+        jobs.append(job)
+        return compile_program(program, job, say)
+
+    monkeypatch.setattr(solved_bits, "compile_program", noted)
+    with np.load(small_trunk.calibration) as held:
+        count = len(held["video"])
+        right = np.roll(np.arange(count), 1)[: len(held["text"])]
+        np.savez(tmp_path / "pairs.npz", **held, text_to_video=right)
+    prepared(small_trunk, "logit_rmse=50", calibration=tmp_path / "pairs.npz")
+    half, whole = jobs
+    assert half.text_to_video is None
+    assert len(half.video) == count // 2
+    assert whole.text_to_video is not None
+    assert whole.text_to_video.tolist() == right.tolist()
+    assert len(whole.video) == count
 
 
 def test_a_round_that_other_rows_refuse_is_left_for_a_dearer_one(search: BitSolver) -> None:
@@ -263,9 +290,7 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
 
 
 def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
-    only = BitSolver(
-        search.model, search.start, search.halves, LeastError(), search.calibration, search.file
-    )
+    only = BitSolver(search.model, search.start, search.halves, LeastError(), search.job)
     found = only.found()
     assert found is only.given
     assert only.configured(found.bits) is search.start
