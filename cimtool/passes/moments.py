@@ -43,6 +43,10 @@ class SecondMoments:
         real = rows.astype(np.float64)
         return cls(rows, real.T @ real, centred)
 
+    def with_rows_of(self, other: SecondMoments, rows: Array) -> SecondMoments:
+        """The moments of `rows`, which are those of both, in any order."""
+        return SecondMoments(rows, self.products + other.products, self.centred)
+
     @cached_property
     def matrix(self) -> FloatArray:
         """`sum x x^T` [K, K] over the rows, or over their differences from the mean."""

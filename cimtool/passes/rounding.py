@@ -81,56 +81,38 @@ def least_error_weights(
     SHARES, `least` [N] or more, that errs least, or 1 if rows share exponents, which have their
     units already; then all get the `gain`.
     """
-    one, other = (Evidence.of(rows, k) for k in (0, 1))
-    rounder = one.with_rows_of(other, rows).rounder()
+    halves = Evidence.of(rows, 0), Evidence.of(rows, 1)
+    rounder = Rounder.of(rows, halves)
     units = np.ones(len(scale))
     if not grid.shared:
         units = rounder.least_error_units(target, grid, least)
     target, own = target / units, scale * units
     weights = rounder.rounded(target, own, grid)
-    return weights.astype(np.int64), units * gain(target, own, (one, other), grid)
+    return weights.astype(np.int64), units * gain(target, own, halves, grid)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Moments of some of a layer's inputs, and of the gradients by its outputs if they are known.
 
-    `along` [K, N] is `sum x g^T` with the gradients `g` of the mean logit, of which the mean over
-    `items` tells how it changes with the weights.
+    `along` [K, N] is how the mean logit changes with the weights: the mean over items of `x g^T`
+    with its gradients `g`, summed over the rows of an item.
     """
 
     inputs: SecondMoments
     outputs: SecondMoments | None
     along: FloatArray | None
-    items: int
 
     @classmethod
     def of(cls, rows: LayerRows, half: int) -> Evidence:
         """The evidence of every second item, from item 0 or 1."""
         inputs = SecondMoments.of(rows.half(rows.inputs, half), rows.centred)
         if rows.gradients is None:
-            return cls(inputs, None, None, 0)
+            return cls(inputs, None, None)
         outputs = SecondMoments.of(rows.half(rows.gradients.drawn, half), centred=False)
         mean = rows.half(rows.gradients.mean, half)
         x = inputs.rows[: len(mean)] - inputs.rows.mean(axis=0) * rows.centred
-        return cls(inputs, outputs, x.T @ mean, len(mean) // rows.of_item)
-
-    def with_rows_of(self, other: Evidence, rows: LayerRows) -> Evidence:
-        """The evidence of both halves of the rows."""
-
-        def joined(of: Array, one: SecondMoments, two: SecondMoments) -> SecondMoments:
-            return SecondMoments(of, one.products + two.products, one.centred)
-
-        inputs = joined(rows.inputs, self.inputs, other.inputs)
-        outputs = None
-        if rows.gradients and self.outputs and other.outputs:
-            outputs = joined(rows.gradients.drawn, self.outputs, other.outputs)
-        return Evidence(inputs, outputs, None, 0)
-
-    def rounder(self) -> Rounder:
-        """Rounds weights for these rows."""
-        outputs = None if self.outputs is None else self.outputs.factors()
-        return Rounder(self.inputs.factors(), outputs)
+        return cls(inputs, outputs, x.T @ mean / (len(mean) / rows.of_item))
 
     def size(self, real: FloatArray) -> Callable[[FloatArray], float]:
         """Products of the changes of logits by real weights [K, N] with those by others.
@@ -141,7 +123,7 @@ class Evidence:
         if self.outputs is None or self.along is None:
             return lambda weights: float((seen * weights).sum())
         seen = seen @ self.outputs.matrix / len(self.outputs.rows)
-        along = self.along / self.items
+        along = self.along
         mean = float((along * real).sum())
         return lambda weights: float((seen * weights).sum() + mean * (along * weights).sum())
 
@@ -162,7 +144,8 @@ def gain(
     squares = products = 0.0
     real = target * scale
     for own, other in (halves, halves[::-1]):
-        rounded, size = own.rounder().rounded(target, scale, grid), other.size(real)
+        rounded = Rounder.of_half(own).rounded(target, scale, grid)
+        size = other.size(real)
         squares += size(real)
         products += size(rounded * scale)
     if products <= squares / MOST_GAIN:
@@ -176,6 +159,21 @@ class Rounder:
 
     inputs: Factors
     outputs: Factors | None
+
+    @classmethod
+    def of(cls, rows: LayerRows, halves: tuple[Evidence, Evidence]) -> Rounder:
+        """Rounds for all rows, of which both halves are known."""
+        one, other = halves
+        inputs = one.inputs.with_rows_of(other.inputs, rows.inputs).factors()
+        if rows.gradients is None or one.outputs is None or other.outputs is None:
+            return cls(inputs, None)
+        outputs = one.outputs.with_rows_of(other.outputs, rows.gradients.drawn)
+        return cls(inputs, outputs.factors())
+
+    @classmethod
+    def of_half(cls, half: Evidence) -> Rounder:
+        """Rounds for every second item."""
+        return cls(half.inputs.factors(), None if half.outputs is None else half.outputs.factors())
 
     def least_error_units(
         self, target: FloatArray, grid: WeightGrid, least: FloatArray
@@ -221,15 +219,14 @@ def rounded_back(
     """
     found, errors = np.array(target), np.empty(target.shape[1])
     steps = np.broadcast_to(grid.steps, target.shape)
-    limit, whole = float(grid.limit), 2.0**grid.precision
 
     def rounded(columns: slice) -> None:
         part = np.ascontiguousarray(found[:, columns])
         own = np.ascontiguousarray(steps[:, columns])
+        limit, others = float(grid.limit), np.empty((0, 0)) if back is None else back
         errors[columns] = _round(
-            part, inputs.upper, inputs.pivots, np.empty((0, 0)) if back is None else back,
-            own, np.array([limit, whole, grid.precision]),
-        )  # fmt: skip
+            part, inputs.upper, inputs.pivots, others, own, limit, grid.precision
+        )
         found[:, columns] = part
 
     width = target.shape[1]
@@ -241,15 +238,16 @@ def rounded_back(
 
 
 @jit
-def _round(t, upper, pivots, back, steps, form):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _round(  # type: ignore[no-untyped-def]  # pragma: no cover
+    t, upper, pivots, back, steps, limit, precision
+):
     """Round `t` in place, a panel of rows and a block of columns at a time; errors of columns.
 
     `errors` are of the weights, `made` those that the rows of a panel add up to, `owed` what other
     columns leave to them.
     """
     size, width = t.shape
-    limit, whole, precision = form[0], form[1], int(form[2])
-    errors, squares = np.zeros((size, width)), np.zeros(width)
+    errors, squares, whole = np.zeros((size, width)), np.zeros(width), 2.0**precision
     made, total, owed = np.empty((PANEL, width)), np.empty((PANEL, BLOCK)), np.empty((PANEL, BLOCK))
     for end in range(size, 0, -PANEL):
         start = max(end - PANEL, 0)

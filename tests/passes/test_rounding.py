@@ -285,14 +285,14 @@ def test_the_mean_logit_tells_the_size_of_outputs() -> None:
         layer = LayerRows(rows, LayerGradients(drawn, mean), True)
         seen = Evidence.of(layer, 0), Evidence.of(layer, 1)
         factors.append(gain(target, np.ones(60), seen, whole(1)))
-        own = seen[0].with_rows_of(seen[1], layer).rounder()
+        own = Rounder.of(layer, seen)
         assert own.rounded(target, np.ones(60), whole(1)).shape == target.shape
     assert factors[0] != factors[1]
     # The second is the factor for which the mean logit of the other half does not move.
     one, two = (Evidence.of(layer, k) for k in (0, 1))
     moved = total = 0.0
     for mine, other in ((one, two), (two, one)):
-        rounded = mine.rounder().rounded(target, np.ones(60), whole(1))
+        rounded = Rounder.of_half(mine).rounded(target, np.ones(60), whole(1))
         moved += float((other.along * rounded).sum()) * float((other.along * target).sum())
         total += float((other.along * target).sum()) ** 2
     assert factors[1] == pytest.approx(total / moved, abs=2e-3)
@@ -306,4 +306,5 @@ def test_tokens_of_an_item_stay_in_one_half() -> None:
     assert other.inputs.rows[:, 0].tolist() == [3, 4, 5, 9, 10, 11]
     assert one.outputs is not None
     assert one.outputs.rows.tolist() == one.inputs.rows.tolist()
-    assert one.items == 2
+    assert one.along is not None
+    assert one.along.tolist() == [[14.5]]  # of two items
