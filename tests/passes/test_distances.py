@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 from small_models import passed
 
+from cimtool.base.arrays import Array
 from cimtool.ir.program import Program
 from cimtool.passes.base import Job
-from cimtool.passes.distances import CorrectDistancesPass, least_gain, with_constant
+from cimtool.passes.distances import (
+    CalibrationPairs,
+    CorrectDistancesPass,
+    least_gain,
+    with_constant,
+)
 from cimtool.simulation.simulator import Simulator
 
 PLANTED = 2.0
@@ -89,6 +95,36 @@ def test_an_error_of_one_half_alone_is_not_taken_off(case: tuple[Program, Job]) 
     near, wrong = map(abs, halves)
     assert wrong > 20 * near
     assert CorrectDistancesPass().apply(program, far) is program
+
+
+@pytest.mark.parametrize(
+    ("halves", "taken"),
+    [
+        (((1, 1), (1, 1)), True),
+        (((1, 1), (-1, -1)), False),  # each would gain by its own
+        (((1, -1), (1, 1)), False),  # the first half gains, the second loses
+        (((1, 1), (1, -1)), False),
+    ],
+)
+def test_each_half_must_gain_by_the_constant_of_the_other(
+    case: tuple[Program, Job],
+    monkeypatch: pytest.MonkeyPatch,
+    halves: tuple[tuple[int, int], ...],
+    taken: bool,
+) -> None:
+    """The halves have an error and a constant each, in planted ones."""
+    program, job = case
+    given = iter(halves)
+
+    def made(source: Program, program: Program, text: Array, video: Array) -> CalibrationPairs:
+        error, constant = (PLANTED * one for one in next(given))
+        simulator = Simulator(program)
+        features = simulator.encode("text", text), simulator.encode("video", video)
+        scores = Simulator(with_constant(program, error)).score(*features)
+        return CalibrationPairs(scores, features, constant)
+
+    monkeypatch.setattr(CalibrationPairs, "of", made)
+    assert (CorrectDistancesPass().apply(program, job) is not program) == taken
 
 
 def test_the_gain_is_the_lower_end_of_what_is_gone() -> None:

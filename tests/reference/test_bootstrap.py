@@ -17,6 +17,7 @@ from cimtool.reference.bootstrap import (
     chance_of_split,
     counted_share,
     interval,
+    resampled_pairs,
     resamples,
     students,
 )
@@ -171,3 +172,17 @@ def test_one_figure_has_no_interval() -> None:
     assert found.value == 0.5
     assert math.isnan(found.low)
     assert not found.is_real
+
+
+def test_pairs_are_resampled_by_texts_and_by_videos() -> None:
+    texts, videos = 40, 90
+    means = resampled_pairs(texts, videos)
+    np.testing.assert_allclose(means(np.full((texts, videos), 3.0)), 3.0)
+    of_text = np.random.default_rng(0).normal(size=(texts, 1)) * np.ones((1, videos))
+    of_video = np.random.default_rng(1).normal(size=(1, videos)) * np.ones((texts, 1))
+    for values, count in ((of_text, texts), (of_video, videos)):
+        found = means(values)
+        assert found.mean() == pytest.approx(values.mean(), abs=0.2 * values.std() / count**0.5)
+        assert found.std() == pytest.approx(values.std() / count**0.5, rel=0.1)
+    np.testing.assert_allclose(means(of_text + of_video), means(of_text) + means(of_video))
+    np.testing.assert_array_equal(resampled_pairs(texts, videos)(of_text), means(of_text))
