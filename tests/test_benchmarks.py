@@ -39,6 +39,7 @@ def third(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return third_cumulant
 
 
+@pytest.mark.thorough("a benchmark run whole")
 def test_every_score_stands_in_the_table_of_the_claim(
     claim: ModuleType, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def test_every_score_stands_in_the_table_of_the_claim(
     assert all(row["answer AUROC video to text, %"] != "-" for row in probabilities)
 
 
+@pytest.mark.thorough("a benchmark run whole")
 def test_the_figures_of_the_claim_are_those_of_the_report(
     claim: ModuleType, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_row_a_model_and_degree_says_whether_the_third_cumulant_pays(
     assert "7 and 3 more" in capsys.readouterr().out
 
 
+@pytest.mark.thorough("a benchmark run whole")
 def test_goals_are_counted_on_the_rows_that_compile_never_saw(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

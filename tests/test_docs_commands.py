@@ -245,6 +245,7 @@ def test_the_commands_of_a_page_run(
         run_code(python_of(name)[1])
 
 
+@pytest.mark.thorough("one page stands for the others", quick=("python-api", "polynomial", "score"))
 @pytest.mark.parametrize(
     "name", [f"docs/{page}.md" for page in ("python-api", "score", "your-own-model", "polynomial")]
 )

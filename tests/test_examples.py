@@ -45,6 +45,7 @@ def test_every_script_has_its_line_in_the_readme() -> None:
     assert [name for name in scripts if f"| `{name}` |" not in readme] == []
 
 
+@pytest.mark.thorough("an example run whole")
 def test_bring_your_own_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
@@ -55,6 +56,7 @@ def test_bring_your_own_checkpoint(
     assert (tmp_path / "mine@isaac-rram-128" / "report.html").is_file()
 
 
+@pytest.mark.thorough("an example run whole")
 def test_compare_two_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:

@@ -213,6 +213,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.thorough("a process of its own")
 def test_a_name_that_is_taken_leaves_the_plug_in_out(site: Path, tmp_path: Path) -> None:
     shutil.copytree(site, tmp_path, dirs_exist_ok=True)
     warnings = []
@@ -243,6 +244,7 @@ for point in points(read_grid(grid), "acme-ladder", None):
 """
 
 
+@pytest.mark.thorough("a sweep in a process of its own")
 def test_keys_of_plug_ins_are_swept_in_a_fresh_process(site: Path) -> None:
     done = python(site, "-c", SWEPT)
     assert (done.returncode, done.stdout) == (0, "0.1 3\n0.2 3\n"), done.stderr
@@ -333,6 +335,7 @@ def test_faults_of_plug_ins_are_named_and_all_other_targets_are_there(
     assert own == {line.split()[0].rstrip(":") for line in named}
 
 
+@pytest.mark.thorough("a process of its own")
 def test_a_faulty_target_that_is_asked_for_is_an_error(faulty: Path) -> None:
     done = python(faulty, "-m", "cimtool", "targets", "check", "unsure")
     assert done.returncode == 2

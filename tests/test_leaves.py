@@ -66,6 +66,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     return walked(tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.thorough("a copy of the core compiles its kernels anew")
 def test_the_core_computes_the_same_without_any_leaf(whole: str, tmp_path: Path) -> None:
     assert walked(tmp_path, *LEAVES) == whole
 

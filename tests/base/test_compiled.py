@@ -101,7 +101,7 @@ def started(words: str, *command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.thorough("loads the compiler for each set", quick=("alone-avx512f",))
+@pytest.mark.thorough("loads the compiler for each set")
 @pytest.mark.skipif(not HOST.get("avx512vnni"), reason="this CPU has no VNNI of 512 bits")
 @pytest.mark.parametrize("off", ["avx512vnni", "avx512f", "fma", "sse4.2", "avx512bw"])
 @pytest.mark.parametrize("before", ["", HOST.flatten() + ","], ids=["alone", "behind all"])

@@ -22,6 +22,7 @@ def compiled(cimtool: Run, files: DemoFiles, folder: Path, drift: str, calibrati
     )  # fmt: skip
 
 
+@pytest.mark.thorough("a whole search for another goal")
 def test_bits_are_chosen_for_a_loss_of_answers(
     cimtool: Run, small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

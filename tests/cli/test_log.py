@@ -65,6 +65,7 @@ def test_tuning_has_a_line_a_choice(cimtool: Run, small_trunk: DemoFiles, tmp_pa
     assert found == probes + checks
 
 
+@pytest.mark.thorough("a sweep more")
 def test_a_sweep_has_a_line_a_point(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:
     more = ["--grid", "weight_bits=5,6", "-o", tmp_path / "sweep"]
     found = lines(cimtool("sweep", *of_model(small_trunk), *more))

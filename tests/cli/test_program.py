@@ -244,6 +244,7 @@ def test_a_gallery_goes_into_a_cam(
     assert "converters of words" in cimtool("cost", made).out
 
 
+@pytest.mark.thorough("a change without a CAM stands for it")
 def test_a_gallery_in_a_cam_is_changed(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

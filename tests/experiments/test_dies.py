@@ -153,6 +153,7 @@ def test_redundant_columns_are_priced_in_their_row(sweep_small: RunSweep, tmp_pa
     assert half["energy_pj"] == pytest.approx(none["energy_pj"]), "spare cells are not driven"
 
 
+@pytest.mark.thorough("many dies")
 def test_the_same_dies_are_read_at_every_corner(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.thorough("an evaluation a fault", quick=("cut", "changed"))
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_point_is_ranked_again(
     name: str, run: Run, whole: Path, ranked: list[str]
@@ -138,6 +139,7 @@ def test_a_folder_of_other_data_or_another_experiment_is_refused(
     assert set(contents(tmp_path)) == {"sweep.json"}
 
 
+@pytest.mark.thorough("two evaluations")
 def test_runs_are_written_whatever_is_known(
     run: Run, whole: Path, tmp_path: Path, ranked: list[str]
 ) -> None:

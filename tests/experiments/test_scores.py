@@ -86,6 +86,7 @@ def test_costs_of_samples_stand_beside_those_of_compiled_scores(scored: Sweep) -
     assert "multiplications of a score" in html(scored.document())
 
 
+@pytest.mark.thorough("a sweep by its command")
 def test_the_folder_keeps_the_polynomials_and_the_command_takes_them(
     scored: Sweep, sweep_small: RunSweep, labels: Path, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_the_folder_keeps_the_polynomials_and_the_command_takes_them(
     assert (model.a, model.b) == (0.1, 0.5)
 
 
+@pytest.mark.thorough("a sweep that goes on")
 def test_a_head_that_is_added_goes_on_in_the_same_folder(
     scored: Sweep, sweep_small: RunSweep, labels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

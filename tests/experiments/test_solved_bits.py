@@ -113,6 +113,7 @@ def rows_of(files: DemoFiles, folder: Path, count: int) -> Path:
     return folder / "rows.npz"
 
 
+@pytest.mark.thorough("a whole search by the default's name")
 def test_bits_are_chosen_where_nobody_gives_them(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,12 +187,14 @@ def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolve
     return BitSolver(search.model, search.start, search.halves, criterion, job)
 
 
+@pytest.mark.thorough("a compilation of all rows")
 def test_a_limit_holds_for_the_model_that_all_rows_make(search: BitSolver) -> None:
     same, wide = limited_to(search, 1.0), limited_to(search, 1.0, factor=16.0)
     for one, other in zip(same.given.errors, wide.given.errors, strict=True):
         assert other.error.value > 2 * one.error.value  # ranges of all rows are too wide
 
 
+@pytest.mark.thorough("a compilation of all rows")
 def test_the_model_of_all_rows_is_compiled_as_the_bundle_will_be(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +219,7 @@ def test_the_model_of_all_rows_is_compiled_as_the_bundle_will_be(
     assert len(whole.video) == count
 
 
+@pytest.mark.thorough("rounds of a limit")
 def test_a_round_that_other_rows_refuse_is_left_for_a_dearer_one(search: BitSolver) -> None:
     """The cheapest round keeps a limit where it was chosen, and is refused by the other rows."""
     limited = limited_to(search, 1.0)
@@ -232,6 +236,7 @@ def test_a_round_that_other_rows_refuse_is_left_for_a_dearer_one(search: BitSolv
     assert limited.found() is limited.rounds[1]
 
 
+@pytest.mark.thorough("a whole search for another goal")
 def test_bits_lose_no_more_answers_than_asked_for(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +259,9 @@ def test_the_features_share_their_bits_where_the_variance_is_stored(search: BitS
     assert mu * mu + 4 * mu * variance <= 8 * 8 + 4 * 8 * 8
 
 
+@pytest.mark.thorough(
+    "a search to its end before the refusal", quick=("mc=10", "least", "best", "r1_loss")
+)
 @pytest.mark.parametrize(
     ("drift", "options", "sentence"),
     [
@@ -298,6 +306,7 @@ def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
     assert said == "drift least: no bits do better than those given, which are kept"
 
 
+@pytest.mark.thorough("a whole search on another target")
 def test_weights_get_only_bits_that_their_code_has(small_trunk: DemoFiles) -> None:
     own = {"target": "dcim-28nm-isscc22", "encoding": "mxfp", "weight_bits": 6}
     found = prepared(small_trunk, "least", **own)

@@ -181,6 +181,7 @@ def test_a_wider_grid_goes_on_in_the_same_folder(swept: Sweep, sweep_small: RunS
     assert (wider.resumed, len(wider.points)) == (1, 2), "8 bits are the target's own"
 
 
+@pytest.mark.thorough("a sweep more")
 @pytest.mark.parametrize("forged", [None, "much"], ids=["lacks", "word"])
 def test_a_sealed_point_of_other_costs_is_computed_anew(
     sweep_small: RunSweep, tmp_path: Path, forged: str | None
@@ -425,6 +426,7 @@ def test_items_without_labels_have_no_retrieval(
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.thorough("two sweeps")
 def test_judgements_say_what_is_right_and_make_another_sweep(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_it_is_that_of_verify_for_a_larger_gallery_and_other_samples(
     assert found.outcomes[0].cost["energy_pj"] == plan.query.energy_pj.value
 
 
+@pytest.mark.thorough("four sweeps")
 def test_a_point_is_kept_for_its_gallery_and_its_samples(
     sweep_small: RunSweep, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_tuning_has_it_too(small_trunk: DemoFiles, tmp_path: Path) -> None:
     assert found.to_json()["verdict"][0] == lead
 
 
+@pytest.mark.thorough("the same with more rows")
 def test_distractors_are_ranked_too(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

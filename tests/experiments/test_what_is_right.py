@@ -59,6 +59,7 @@ def same(found: Mapping[str, float], known: Mapping[str, float], *names: str) ->
             assert found[key] == pytest.approx(known[key], abs=1e-12), key
 
 
+@pytest.mark.thorough("a whole tuning")
 def test_tune_ranks_by_the_judgements(small_trunk: DemoFiles, tmp_path: Path) -> None:
     qrels, files = tmp_path / "q.txt", small_trunk
     qrels.write_text("".join(f"{i} 0 {j} {1 + (i == j)}\n" for i in range(30) for j in (i, 39 - i)))

@@ -198,6 +198,7 @@ def padded(values: Array, shape: tuple[int, ...]) -> Array:
     return found
 
 
+@pytest.mark.thorough("a check of the test's own pool")
 def test_items_of_the_pool_need_different_widths(encoded: dict[str, Encoded]) -> None:
     one = encoded["in-memory"]
     widths = {

@@ -36,9 +36,7 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("cocotb"))
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("quotient",)
-)
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("quotient = top;", "quotient = top - WIDE'(1);"), ("<<< (p %", "<<< (1 - p %")],

@@ -57,7 +57,7 @@ def every_sum(layer: DrivenLayer, k: int) -> np.ndarray:
 
 
 @pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("pairs", "levels")
+    "more circuits and faults; each simulator has one in the first tier", quick=("pairs",)
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_code_that_a_column_reaches(

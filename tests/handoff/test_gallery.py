@@ -53,9 +53,7 @@ def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path:
 LAYERS = ("fc1", "fc2", "mu", "logvar")
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("components",)
-)
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_arrays_of_a_gallery_agree_in_the_bench(programmed: Bundle, tmp_path: Path) -> None:
     """Products of items beside those of encoders, of which some are of another kind."""
     export_bundle(programmed, "handoff", tmp_path / "here", Request(gallery=True))

@@ -70,7 +70,7 @@ def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
     assert wrong == 0
 
 
-@pytest.mark.thorough("other compilers; gcc is in the first tier", quick=("gcc",))
+@pytest.mark.thorough("the model once more by other compilers")
 @pytest.mark.parametrize(
     ("name", "flags"),
     [

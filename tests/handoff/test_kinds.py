@@ -92,6 +92,7 @@ def test_a_bench_that_reads_files_alone_agrees(handoff: Path) -> None:
     assert bench.compared["digits"] > 1000
 
 
+@pytest.mark.thorough("one kind in cocotb stands for the others")
 def test_the_column_of_each_kind_agrees_in_cocotb(
     handoff: Path, icarus: subprocess.CompletedProcess[str]
 ) -> None:

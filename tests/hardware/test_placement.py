@@ -62,7 +62,7 @@ def test_arrays_cycles_and_slices_of_a_layer(
     assert len(found.steps) == slices
 
 
-@pytest.mark.thorough("more of the same kind", quick=("isaac", "ideal"))
+@pytest.mark.thorough("a bundle a case", quick=("flags0", "flags1", "flags3"))
 @pytest.mark.parametrize(
     ("target", "flags", "utilisation", "conversions"),
     [

@@ -178,6 +178,7 @@ def expected_noise(graph: Graph, fmt: Format, weight_bits: int) -> float:
     return float(of_weights + (np.square(weight).sum(axis=1) * errors).sum())
 
 
+@pytest.mark.thorough("one place stands for the other", quick=("activation",))
 @pytest.mark.parametrize("role", ["input", "activation"])
 @given(Spread, st.integers(2, 16), st.integers(2, 16), st.sampled_from([4, 8, 12]))
 def test_channels_are_equalised_for_the_levels_of_their_own_weights(

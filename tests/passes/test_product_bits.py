@@ -126,6 +126,7 @@ def factor(name: str, product: str, whole: Graph) -> int:
     return abs(int(dict(zip(node.inputs, node.op.factors, strict=True)).get(product, 0)))
 
 
+@pytest.mark.thorough("other widths stand for these")
 @settings(max_examples=25)
 @given(chosen=bits, encoding=st.sampled_from(["offset", "differential", "twos-complement"]))
 def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> None:

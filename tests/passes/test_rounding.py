@@ -111,6 +111,7 @@ def layers(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, np.ndarray]:
     return target, rows, limit, rng.choice([0.3, 0.8, 1.0], size=columns)
 
 
+@pytest.mark.thorough("many draws")
 @given(layers(), st.booleans())
 def test_no_column_errs_more_than_in_its_full_range(
     layer: tuple[np.ndarray, np.ndarray, int, np.ndarray], centred: bool

@@ -211,6 +211,7 @@ def test_the_loss_of_both_ways_has_the_interval_of_the_worse():
     assert found.losses["r1_loss"] == max(ways, key=lambda one: one.value)
 
 
+@pytest.mark.thorough("many draws")
 def test_a_loss_by_chance_is_seldom_called_real():
     """Two rankings of the same quality, whose hits differ at random in either direction."""
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -147,6 +148,7 @@ def test_grades_come_back_both_ways(grades: np.ndarray) -> None:
     assert len(set(truth.text_to_video[truth.text_to_video >= m])) == (~grades.any(axis=1)).sum()
 
 
+@pytest.mark.thorough("many draws")
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=8).map(np.array), st.integers(0, 9))
 def test_pairs_that_are_judged_1_are_pairs(right: np.ndarray, seed: int) -> None:
     rng, n = np.random.default_rng(seed), len(right)

@@ -61,6 +61,7 @@ def test_random_layers_have_the_integers_of_the_reference(
     assert found == f'{{"AMX": {{"layers": {layers}, "values": {values}, "differing": 0}}}}'
 
 
+@pytest.mark.thorough("random layers stand for these")
 def test_cells_of_dies_and_references_that_are_set(with_tiles: dict[str, str]) -> None:
     """Tests of all kernels, which skip this one where its registers are emulated."""
     names = "AMX and (of_a_die or any_step and centred)"

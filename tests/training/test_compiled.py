@@ -38,6 +38,7 @@ def without_read_noise() -> Noise:
     return validated(Noise, {"preset": "neurram", "read": None}, "a test")
 
 
+@pytest.mark.thorough("one code stands for the others", quick=("centred",))
 @pytest.mark.parametrize(
     ("encoding", "adc_on"),
     [

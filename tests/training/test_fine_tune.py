@@ -81,6 +81,7 @@ def test_the_compiled_model_comes_nearer_to_the_float_one_on_unseen_rows(
     assert all(0 < epoch.centred_rmse < epoch.rmse for epoch in found.history)
 
 
+@pytest.mark.thorough("two fine-tunings")
 def test_it_repeats_and_changes_layers_alone(small_trunk: DemoFiles, tmp_path: Path) -> None:
     state = torch.get_rng_state()
     first, second = (tuned(small_trunk, tmp_path / name, epochs=2) for name in ("one", "other"))
@@ -159,6 +160,7 @@ def test_options_out_of_range_are_refused(
         tuned(small_trunk, tmp_path, **given)
 
 
+@pytest.mark.thorough("a fine-tuning a head", quick=("cosine",))
 @pytest.mark.parametrize("head", ["cosine", "euclidean"])
 def test_a_variance_that_the_score_does_not_read_stays_as_it_is(
     small_trunk: DemoFiles, tmp_path: Path, head: str

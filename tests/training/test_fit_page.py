@@ -102,6 +102,7 @@ def test_the_page_has_all_of_it_and_asks_for_nothing(fit: Fit) -> None:
         assert outside not in page
 
 
+@pytest.mark.thorough("the report in the browser stands for it")
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     fit: Fit, page: Page, events: list[str], tmp_path: Path
 ) -> None:

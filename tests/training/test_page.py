@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page
 
 from cimtool.training.history import CompiledEpoch, best_epoch
@@ -33,6 +34,7 @@ def test_the_page_says_what_was_gained() -> None:
     assert stopped.count("<svg") == 1
 
 
+@pytest.mark.thorough("the report in the browser stands for it")
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     page: Page, events: list[str], tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def limited(request: pytest.FixtureRequest, make_bundle: MakeBundle) -> Bundle:
     return MAKES[request.param](make_bundle)
 
 
+@pytest.mark.thorough("one make stands for the others", quick=("4 bits",))
 @given(seed=st.integers(0, 1 << 20), size=st.sampled_from([0.0, 0.3, 1.0, 5.0, 100.0, 1e6]))
 def test_the_worst_case_is_never_broken(limited: Bundle, seed: int, size: float) -> None:
     """Not by rows far beyond the calibration's either."""

@@ -74,6 +74,7 @@ def test_each_verdict_has_its_figures_and_its_energy(found: BundleComparison) ->
         assert own[begin : begin + len(details)] == details
 
 
+@pytest.mark.thorough("two more bundles")
 def test_two_heads_stand_side_by_side(
     make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
 ) -> None:
@@ -124,6 +125,7 @@ def test_one_bundle_is_no_comparison(bundle: Bundle, data: Embeddings) -> None:
         compare_bundles([bundle], data)
 
 
+@pytest.mark.thorough("two more bundles")
 def test_what_must_be_known_first_stands_before_the_table(
     make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
 ) -> None:

@@ -61,6 +61,7 @@ def beside(
     return compare_runs(run, replace(earlier, **changed), tolerances or {}, seed=0)
 
 
+@pytest.mark.thorough("many draws")
 def test_equal_builds_pass_on_100_draws_of_the_data_and_a_degraded_one_fails() -> None:
     found = 0
     for seed in SEEDS:
@@ -76,6 +77,7 @@ def test_equal_builds_pass_on_100_draws_of_the_data_and_a_degraded_one_fails() -
     assert found == 10
 
 
+@pytest.mark.thorough("many draws")
 def test_builds_as_good_as_each_other_seldom_fail() -> None:
     """Errors of the same size and other draws of them: of 2 ways 2.5% each, and agreement."""
     failed = 0

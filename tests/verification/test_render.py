@@ -25,6 +25,7 @@ from cimtool.verification.report import Report
 from .conftest import changed, of_target
 
 
+@pytest.mark.thorough("one width stands for the others", quick=("80",))
 @pytest.mark.parametrize("width", [64, 80, 100, 140])
 def test_the_terminal_text_fits(report: Report, noisy_report: Report, width: int) -> None:
     for one in (report, noisy_report):

@@ -124,6 +124,7 @@ def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) ->
     assert not report.failures
 
 
+@pytest.mark.thorough("a bundle more")
 def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embeddings) -> None:
     coarse = make_bundle("coarse", target="isaac-rram-128", adc_bits=2)
     report = verify_bundle(coarse, data)
@@ -246,6 +247,7 @@ are those of one; another's rank the right pairs first by chance.
 """
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_fit_on_raw_features_is_blamed_on_the_surrogate(make_bundle: MakeBundle) -> None:
     def wide() -> torch.nn.Module:
         module = trunk()
@@ -359,6 +361,7 @@ def test_rows_that_overflow_are_refused_by_file(bundle: Bundle) -> None:
         verify_bundle(bundle, huge)
 
 
+@pytest.mark.thorough("a bundle more")
 def test_compiled_scores_that_areall_equal_are_a_warning(bundle: Bundle, data: Embeddings) -> None:
     same = np.repeat(data.text[:1], len(data.text), axis=0)
     report = verify_bundle(bundle, replace(data, text=same))
@@ -645,6 +648,7 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
         )
 
 
+@pytest.mark.thorough("the verdict's own tests stand for it")
 def test_distractors_are_items_that_are_right_for_no_text(
     bundle: Bundle, data: Embeddings, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_right_pair_that_saturates_is_a_warning() -> None:
     assert "lowered: 3 of 10 right pairs have ed outside [0, 1]" in warning
 
 
+@pytest.mark.thorough("a bundle more")
 def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
     make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
 ) -> None:

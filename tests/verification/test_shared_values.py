@@ -45,6 +45,7 @@ def programs(bundle: Bundle) -> dict[str, Program]:
     return {stage.name: stage.program for stage in bundle.stages}
 
 
+@pytest.mark.thorough("one model stands for the others", quick=("lossy-trunk",))
 @pytest.mark.parametrize("module", ["trunk", "two_branch"])
 @pytest.mark.parametrize("choices", [LOSSLESS, LOSSY], ids=["lossless", "lossy"])
 def test_stages_are_the_same_to_the_last_bit_as_each_alone(

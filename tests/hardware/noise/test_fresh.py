@@ -96,6 +96,7 @@ def test_mean_variance_and_correlation_are_those_of_the_slow_way(
         assert np.abs(of_queries[others]).max() < 4.5 / np.sqrt(len(found))
 
 
+@pytest.mark.thorough("a statistical check over many draws")
 def test_a_device_that_keeps_its_error_through_the_cycles_adds_up(
     kit: SimpleNamespace, x: np.ndarray, products: dict[str, np.ndarray]
 ) -> None:

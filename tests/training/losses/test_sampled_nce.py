@@ -111,6 +111,7 @@ def test_the_score_is_the_one_of_the_other_losses_with_a_sigmoid() -> None:
     assert scores[0, 2].item() == pytest.approx((1.0 - 0.5 * ed).item())
 
 
+@pytest.mark.thorough("a whole training")
 def test_variances_stay_alive(tmp_path: Path) -> None:
     """After some training K = 10 samples miss the exact logit by more than half of its unit."""
     rng = np.random.default_rng(0)

@@ -93,6 +93,7 @@ def train(rows: dict[str, np.ndarray], folder: Path, **options: object) -> cimto
     )  # fmt: skip
 
 
+@pytest.mark.thorough("one autoencoder stands for the other", quick=("[variational",))
 @pytest.mark.parametrize("model", ["autoencoder", "variational-autoencoder"])
 def test_it_trains_and_what_it_saves_compiles_alone(
     rows: dict[str, np.ndarray], tmp_path: Path, model: str
