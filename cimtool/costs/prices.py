@@ -39,7 +39,9 @@ class OperationKind(TomlTable):
     """
 
     width: Literal["bits", "bits x bits", "each", "ladder"]
-    part: Literal["digital", "memory", "wires", "converters", "arrays", "writing"] = "digital"
+    part: Literal["digital", "buffers", "memory", "wires", "converters", "arrays", "writing"] = (
+        "digital"
+    )
     times: float = 1.0
     scaled: bool = True
     memory: tuple[str, ...] = Field((), strict=False)

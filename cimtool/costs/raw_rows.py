@@ -68,7 +68,7 @@ def times_raw(estimate: Estimate) -> TimesRaw | None:
     raw = raw_query(estimate)
     if raw is None or estimate.gallery is None or (query := estimate.query) is None:
         return None
-    own, other = query.energy_pj, raw.energy_pj
+    own, other = query.energy_at_ends, raw.energy_at_ends
     if own.value is None or not (other.value and other.low and other.high):
         return None
     ends = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))

@@ -12,6 +12,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
+from cimtool.costs.silicon import converter_width, error_width
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.figures import Figure
@@ -130,10 +131,15 @@ def test_isaac_has_figures_of_conversions_and_shift_and_adds_alone(full_size: Fu
     own = in_arrays(found, "energy", "converters", "shift-and-add")
     assert own == pytest.approx(text.conversions * (1.667 + 0.021))
     assert text.energy_pj.own == pytest.approx(own)
-    # Cells are read by the reference price, within its interval.
-    reads = MACS * 4 * 8
+    # Cells are read by the reference price, within the interval of resistive chips.
+    reads, width = MACS * 4 * 8, error_width("resistive")
     cells = text.parts["arrays"].energy
-    assert (cells.low, cells.high) == pytest.approx((reads * 0.00326, reads * 0.0063))
+    assert cells.value == pytest.approx(reads * (0.00326 * 0.0063) ** 0.5, rel=1e-3)
+    ends = (cells.value * width.low, cells.value * width.high)
+    assert (cells.low, cells.high) == pytest.approx(ends)
+    # A simulated converter is no chip: it has the width of measured ones.
+    converters = text.parts["converters"].energy
+    assert converters.high == pytest.approx(converters.value * converter_width().high)
     assert (text.coverage, text.energy_pj.missing) == (1, ())
     assert in_arrays(found, "time") == pytest.approx(4 * 8 * 100)
     assert found.floorplan.chips is None
