@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cimtool.costs.operations import Operations, Tally
+from cimtool.costs.overheads import clock_and_control
 from cimtool.costs.prices import Prices, UnitPrice, kind_of
 from cimtool.costs.rates import Rates
 from cimtool.costs.silicon import error_width, measured_width
@@ -16,7 +17,7 @@ from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare, Quantity, long
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.hardware.settings import Settings
 
-NOT_TIMED = ("registers", "sram", "wires", "dram")
+NOT_TIMED = ("registers", "sram", "wires", "links", "host", "dram")
 """Kinds that take no cycle of the digital unit: they run beside its arithmetic."""
 
 
@@ -63,6 +64,8 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
         share = PartShare(missing if unit is None else _widened(unit.of(tally.size), unit, part))
         parts[part] = parts.get(part, PartShare()) + share
         known += 0 if unit is None else tally.count
+    if "digital" in parts:
+        parts["clock and control"] = PartShare(clock_and_control(parts["digital"].energy))
     cycles = sum(t.count for kind, t in work.tallies.items() if kind not in NOT_TIMED)
     times = {"digital": prices.cycles_ns(cycles)} if cycles else {}
     if "dram" in work.tallies:

@@ -121,6 +121,15 @@ def independent(quantities: Iterable[Quantity]) -> Quantity:
     return replace(total, low=total.value - below, high=total.value + above)
 
 
+def product(quantities: Iterable[Quantity]) -> Quantity:
+    """The product of known quantities with independent errors: logarithms add in squares."""
+    found = [(one.low or 0.0, one.value or 0.0, one.high or 0.0) for one in quantities]
+    value = math.prod(middle for _, middle, _ in found)
+    below = math.hypot(*(math.log(middle / low) for low, middle, _ in found))
+    above = math.hypot(*(math.log(high / middle) for _, middle, high in found))
+    return Quantity(value, (), value * math.exp(-below), value * math.exp(above))
+
+
 @dataclass(frozen=True)
 class PartShare:
     """One part of a cost: its energy in pJ, and the time in ns that it is busy."""
@@ -134,8 +143,10 @@ class PartShare:
 
 COMMON_ERRORS = (
     ("arrays", "converters", "shift-and-add"),  # their sum is held against silicon
-    ("digital", "buffers", "wires"),  # scaled from other nodes by the same factors
+    ("digital", "clock and control", "buffers", "wires"),  # scaled by the same factors
     ("memory",),
+    ("links",),
+    ("leakage",),
     ("writing",),
 )
 """Parts of a cost whose prices are off together; those of different groups are independent."""
