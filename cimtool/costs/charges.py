@@ -34,7 +34,7 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorpl
     converting = rates.conversion_time(place)
     converted = converting * place.reads * place.cycles * passes if converting else None
     # If the arrays' time is unknown, the converters' time is a lower bound.
-    latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
+    latency = Quantity(converted, ("arrays",)) if time is None else rates.time(time * passes)
     parts: dict[str, PartShare] = {}
     for name, (count, called) in counts.items():
         energy = energies[name]

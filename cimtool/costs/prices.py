@@ -118,6 +118,7 @@ class Reference(TomlTable):
     """The whole file of reference prices."""
 
     spread: float
+    time_spread: float
     kinds: dict[OperationName, OperationKind]
     prices: tuple[Price, ...] = Field(strict=False)
     ladders: tuple[Ladder, ...] = Field(strict=False)

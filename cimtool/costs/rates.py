@@ -13,7 +13,7 @@ from functools import cached_property
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
-from cimtool.costs.prices import Prices
+from cimtool.costs.prices import Prices, reference
 from cimtool.costs.silicon import (
     ErrorWidth,
     array_kind,
@@ -155,9 +155,20 @@ class Rates:
         figure, kind = self.figure(*quantities), array_kind(self.target)
         if figure is None:
             return error_width(kind)
-        if not self.target.simulated and figure.status in ("confirmed", "derived"):
+        if self._measured(figure):
             return measured_width()
         return converter_width() if figure.quantity == "adc_energy" else error_width(kind)
+
+    def _measured(self, figure: Figure) -> bool:
+        """True for a figure of a chip that was read in its source or follows from such figures."""
+        return not self.target.simulated and figure.status in ("confirmed", "derived")
+
+    def time(self, nanoseconds: float) -> Quantity:
+        """A time by the target's figures, as wide as published times were found to be."""
+        figure = self.figure("mvm_latency", "read_latency", "clock")
+        sure = figure is not None and self._measured(figure)
+        spread = reference().time_spread if sure else reference().spread
+        return Quantity(nanoseconds).times(1, 1 / spread, spread)
 
     def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""

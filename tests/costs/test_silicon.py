@@ -121,6 +121,15 @@ def test_own_figures_have_the_width_of_chips_and_simulated_ones_that_of_prices()
     assert simulated.width("column_energy") == error_width("resistive")
 
 
+def test_a_time_is_as_wide_as_published_throughputs_are_met() -> None:
+    measured = rates_at(load_target("hermes-pcm-14nm"), None).time(133.0)
+    assert (measured.low, measured.value, measured.high) == pytest.approx(
+        (133 / 1.02, 133, 133 * 1.02)
+    )
+    simulated = rates_at(load_target("isaac-rram-128"), None).time(100.0)
+    assert (simulated.low, simulated.high) == (50, 200)
+
+
 @pytest.mark.parametrize("name", [name for name in target_names() if name != "ideal"])
 def test_no_energy_of_an_array_has_zero_width(name: str) -> None:
     target = load_target(name)
