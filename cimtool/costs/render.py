@@ -19,6 +19,7 @@ from cimtool.costs.roofline import (
     roofline,
     time_picture,
 )
+from cimtool.costs.silicon import interval_sentence
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
 from cimtool.report.document import Document, Picture, Sentence, notes
@@ -377,6 +378,7 @@ def assumptions(estimate: Estimate) -> list[str]:
     unconfirmed = [one.quantity for one in target.figures if one.status == "unconfirmed"]
     if unconfirmed:
         said.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
+    said.append(interval_sentence(target))
     return [*said, *estimate.rates.prices.assumptions()]
 
 

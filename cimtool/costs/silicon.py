@@ -329,3 +329,17 @@ def array_kind(target: Target) -> ArrayKind:
     if not target.keys.weight_code.analog:
         return "digital"
     return "sram" if target.process.memory == "sram" else "resistive"
+
+
+def interval_sentence(target: Target) -> str:
+    """The widths of a target's energies, for a reader."""
+    kind = array_kind(target)
+    prices, own = _times(error_width(kind)), _times(measured_width())
+    return (
+        "intervals of energies hold nine of ten published chips: reference prices of "
+        f"{kind} arrays {prices}, the measured figure of a chip {own}"
+    )
+
+
+def _times(width: ErrorWidth) -> str:
+    return f"{width.low:.2g} to {width.high:.2g} times ({width.chips} chips)"

@@ -61,6 +61,20 @@ def test_nine_of_ten_published_energies_are_inside_the_interval_of_all_other_chi
     assert np.mean([one.inside for one in others]) > 0.6
 
 
+def test_coverage_does_not_come_from_the_points_that_are_left_out() -> None:
+    built = [one for one in held_points() if not one.chip.simulated]
+    inside: dict[str, list[bool]] = {}
+    for held in built:
+        ratios: dict[str, list[float]] = {}
+        for one in built:
+            if one.chip.kind == held.chip.kind and one.chip.name != held.chip.name:
+                ratios.setdefault(one.chip.name, []).append(one.log_ratio)
+        others = prediction([float(np.mean(many)) for many in ratios.values()])
+        inside.setdefault(held.chip.name, []).append(others.holds(held.log_ratio))
+    assert len(inside) == 59
+    assert np.mean([np.mean(many) for many in inside.values()]) > 0.85
+
+
 def test_a_second_figure_of_a_chip_is_inside_the_width_of_all_other_chips() -> None:
     ratios = repeated_ratios()
     inside = [
@@ -169,6 +183,12 @@ def test_a_width_keeps_an_interval_that_is_wider_and_what_is_unknown() -> None:
     assert width.widen(NOTHING) == NOTHING
     found = width.widen(Quantity(10.0, (), 1.0, 11.0, own=10.0))
     assert (found.low, found.value, found.high, found.own) == (1, 10, 20, 10)
+
+
+def test_a_reader_is_told_the_widths() -> None:
+    said = silicon.interval_sentence(load_target("isaac-rram-128"))
+    width = error_width("resistive")
+    assert f"resistive arrays {width.low:.2g} to {width.high:.2g} times (7 chips)" in said
 
 
 CHIP = """
