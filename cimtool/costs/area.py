@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -33,6 +33,9 @@ FILE = Path(__file__).with_name("area.toml")
 
 PRODUCT_BITS, SUM_BITS = 8, 32
 """Bits of the multiplier and of the adder in a lane of the digital unit."""
+
+NON_VOLATILE = ("rram", "pcm", "sonos")
+"""Memories whose arrays can be off while they do nothing."""
 
 POWERS = {"multipliers": 2, "adders": 1, "buffer": 1}
 """The area of a unit grows with this power of its bits."""
@@ -115,11 +118,16 @@ def unit_area(kind: str, bits: float, node: float) -> Quantity:
 
 @dataclass(frozen=True)
 class AreaPart:
-    """The area of one part in mm2, and what it is known by."""
+    """The area of one part in mm2, and what it is known by.
+
+    A part that is `off` while it does nothing leaks in its published energies alone: arrays of
+    cells that keep their weights without a supply.
+    """
 
     part: str
     mm2: Quantity
     basis: str
+    off: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,11 @@ class OccupiedArea:
     def total(self) -> Quantity:
         """The sum of all parts in mm2."""
         return sum((one.mm2 for one in self.parts), NOTHING)
+
+    @property
+    def leaking(self) -> Quantity:
+        """The area in mm2 that leaks all the time."""
+        return sum((one.mm2 for one in self.parts if not one.off), NOTHING)
 
     @property
     def known_share(self) -> float:
@@ -151,7 +164,7 @@ def occupied_area(rates: Rates, plan: Floorplan) -> OccupiedArea:
 
     A target without a limit to its arrays has no area.
     """
-    figure = rates.figure("area")
+    figure, off = rates.figure("area"), rates.target.process.memory in NON_VOLATILE
     each = None if figure is None else rates.arrays_in(figure.scope)
     if figure is not None and each is not None:
         amount = -(-plan.arrays // each) * figure.value
@@ -159,14 +172,15 @@ def occupied_area(rates: Rates, plan: Floorplan) -> OccupiedArea:
         whole, basis = Quantity(amount, (), low, high, own=amount), "figure of the target"
         if rates.target.simulated:
             whole, basis = _cell(array_kind(rates.target))[1].widen(whole), "a simulated design"
-        said = AreaPart(f"{figure.scope}s", whole, basis)
+        said = AreaPart(f"{figure.scope}s", whole, basis, off and figure.scope != "chip")
         around = () if figure.scope == "chip" else _around(rates.prices, plan)
         return OccupiedArea((said, *around))
     own = rates.own
     if own.rows is None or own.columns is None:
         return OccupiedArea((AreaPart("arrays", Quantity(None, ("arrays",)), "not known"),))
     cells = plan.arrays * own.rows * own.columns
-    return OccupiedArea((*_arrays(rates, plan, cells), *_around(rates.prices, plan)))
+    arrays = (replace(one, off=off) for one in _arrays(rates, plan, cells))
+    return OccupiedArea((*arrays, *_around(rates.prices, plan)))
 
 
 def _arrays(rates: Rates, plan: Floorplan, cells: int) -> Sequence[AreaPart]:

@@ -185,7 +185,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         moved = around(graph, Operations.sum(work), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)
-        return with_leakage(total, self.area.total, self.rates.prices)
+        return with_leakage(total, self.area.leaking, self.rates.prices.node)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
+
 from cimtool.costs.operations import Operations, elements, width
-from cimtool.costs.prices import Prices, reference
+from cimtool.costs.prices import reference
 from cimtool.costs.totals import Cost, PartShare, Quantity, product
 from cimtool.hardware.placement import Floorplan
 from cimtool.ir.program import Graph
@@ -51,17 +53,25 @@ def clock_and_control(energy: Quantity) -> Quantity:
     return replace(energy.times(share.value or 0.0, share.low, share.high), own=0.0)
 
 
-def leakage_density(prices: Prices) -> Quantity:
-    """The leakage of logic at a target's node and supply in mW/mm2."""
-    table, here = reference(), reference().area_factor(prices.node)
-    return _of_sources(
-        one.value * prices.scale(one.node, one.voltage) * table.area_factor(one.node) / here
-        for one in table.leakages
-    )
+def leakage_density(node: float) -> Quantity:
+    """The leakage of logic at a node in mW/mm2.
+
+    The geometric means at the nodes of the sources are joined by straight lines of logarithms;
+    outside them the nearest is taken. The interval is the widest of a node with several sources.
+    """
+    by_node: dict[float, list[float]] = {}
+    for one in reference().leakages:
+        by_node.setdefault(one.node, []).append(math.log(one.value))
+    means = {at: fmean(logs) for at, logs in by_node.items()}
+    nodes = sorted(means)
+    value = math.exp(np.interp(math.log(node), np.log(nodes), [means[at] for at in nodes]))
+    below = max(means[at] - min(logs) for at, logs in by_node.items())
+    above = max(max(logs) - means[at] for at, logs in by_node.items())
+    return Quantity(value, (), value * math.exp(-below), value * math.exp(above))
 
 
-def with_leakage(cost: Cost, area: Quantity, prices: Prices) -> Cost:
-    """The cost with the leakage of an area in mm2 for the time that is known.
+def with_leakage(cost: Cost, area: Quantity, node: float) -> Cost:
+    """The cost with the leakage of an area in mm2 at a node for the time that is known.
 
     Without an area, leakage is missing; mW times ns are pJ.
     """
@@ -71,5 +81,5 @@ def with_leakage(cost: Cost, area: Quantity, prices: Prices) -> Cost:
     if area.value is None:
         leaked = Quantity(None, ("leakage",))
     else:
-        leaked = product((leakage_density(prices), area, replace(time, missing=())))
+        leaked = product((leakage_density(node), area, replace(time, missing=())))
     return replace(cost, parts={**cost.parts, "leakage": PartShare(leaked)})

@@ -71,10 +71,9 @@ class Pulse(Sourced):
 
 
 class Leakage(Sourced):
-    """The power in mW/mm2 of a published circuit that does nothing, at a node and supply."""
+    """The power in mW/mm2 of a published circuit that does nothing, at a node."""
 
     node: float
-    voltage: float | None = None
 
 
 class Clock(Sourced):
@@ -368,8 +367,8 @@ class Prices:
             f"a gallery above {buffer:,} KiB is read from DRAM at {self.bandwidth:g} GB/s, {said}"
         )
         yield (
-            "the whole area of a program leaks for as long as its time is known; a published "
-            "energy of whole products has its leakage in it already"
+            "digital unit, buffer and SRAM arrays leak for as long as a time is known; arrays of "
+            "cells that need no supply are off while they do nothing"
         )
         yield (
             "if a program takes several chips, a number sent to an array or back crosses a link "

@@ -81,6 +81,14 @@ def test_a_converters_own_area_is_used_where_the_macro_has_none() -> None:
     assert found.parts[1].mm2.own == pytest.approx(10 * 1200e-6)
 
 
+def test_arrays_that_need_no_supply_leak_in_their_published_energies_alone() -> None:
+    isaac = occupied_area(rates_at(load_target("isaac-rram-128"), None), plan(80))
+    around = sum(one.mm2.value for one in isaac.parts if one.part in ("digital unit", "buffer"))
+    assert isaac.leaking.value == pytest.approx(around)
+    sram = occupied_area(rates_at(load_target("dcim-28nm-isscc22"), None), plan(64))
+    assert sram.leaking == sram.total
+
+
 def test_an_array_without_limits_has_no_area() -> None:
     found = occupied_area(rates_at(load_target("ideal"), None), plan(1))
     assert (found.total.value, found.total.missing, found.known_share) == (None, ("arrays",), 0)

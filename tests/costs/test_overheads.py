@@ -42,29 +42,28 @@ def test_clock_and_control_are_published_shares_of_the_digital_unit() -> None:
 
 
 def test_leakage_is_density_by_area_by_time() -> None:
-    at_40 = prices_at(40, 1.0)
-    density = leakage_density(at_40)
-    # At 40 nm the sources of 40 nm are as they are, at equal supplies.
-    nominal = leakage_density(prices_at(40, at_40.voltage))
-    assert nominal == density
-    assert density.low < density.value < density.high
+    density = leakage_density(40)
+    sources = [8.63, 12.6, 0.354, 0.648]
+    assert density.value == pytest.approx(math.prod(sources) ** 0.25)
+    assert (density.low, density.high) == pytest.approx((min(sources), max(sources)))
     cost = Cost(latency_ns=Quantity(1000.0, ("arrays",), 500.0, 2000.0))
-    found = with_leakage(cost, Quantity(2.0), at_40).parts["leakage"].energy
+    found = with_leakage(cost, Quantity(2.0), 40).parts["leakage"].energy
     assert found.value == pytest.approx(density.value * 2.0 * 1000.0)  # mW x ns = pJ
     below = math.hypot(math.log(2), math.log(density.value / density.low))
     assert found.low == pytest.approx(found.value * math.exp(-below))
     assert found.missing == ()
-    unknown = with_leakage(cost, Quantity(None, ("arrays",)), at_40)
+    unknown = with_leakage(cost, Quantity(None, ("arrays",)), 40)
     assert unknown.energy_pj.missing == ("leakage",)
-    assert with_leakage(Cost(), Quantity(2.0), at_40) == Cost()
+    assert with_leakage(Cost(), Quantity(2.0), 40) == Cost()
 
 
-def test_a_density_scales_with_the_energy_and_the_area_of_a_node() -> None:
-    small, large = prices_at(7, 0.7), prices_at(45, 1.0)
-    energy = (0.1776 * 0.49 - 0.09097 * 0.7 + 0.02447) / (1.018 - 0.3107 + 0.1539)
-    assert leakage_density(small).value / leakage_density(large).value == pytest.approx(
-        energy / 0.059, rel=1e-6
-    )
+def test_a_density_is_interpolated_between_nodes_and_held_outside() -> None:
+    at_40, at_65 = leakage_density(40).value, leakage_density(65).value
+    between = math.sqrt(40 * 65)  # half-way, in logarithms
+    assert leakage_density(between).value == pytest.approx(math.sqrt(at_40 * at_65))
+    assert leakage_density(7) == leakage_density(40)
+    assert leakage_density(180).value == leakage_density(130).value
+    assert leakage_density(130).value == pytest.approx(math.sqrt(0.0294 * 0.025))
 
 
 def test_numbers_cross_from_chip_to_chip_as_often_as_arrays_are_on_another(
