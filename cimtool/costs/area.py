@@ -37,6 +37,9 @@ PRODUCT_BITS, SUM_BITS = 8, 32
 NON_VOLATILE = ("rram", "pcm", "sonos")
 """Memories whose arrays can be off while they do nothing."""
 
+BESIDE = ("digital unit", "buffer")
+"""Parts that are no arrays."""
+
 POWERS = {"multipliers": 2, "adders": 1, "buffer": 1}
 """The area of a unit grows with this power of its bits."""
 
@@ -147,6 +150,12 @@ class OccupiedArea:
         return sum((one.mm2 for one in self.parts if not one.off), NOTHING)
 
     @property
+    def beside(self) -> Quantity:
+        """The area in mm2 of the digital unit and the buffer; of a whole chip if that is known."""
+        found = sum((one.mm2 for one in self.parts if one.part in BESIDE), NOTHING)
+        return self.leaking if found == NOTHING else found
+
+    @property
     def known_share(self) -> float:
         """The share of the area that figures of the target give."""
         total = self.total
@@ -213,8 +222,8 @@ def _around(prices: Prices, plan: Floorplan) -> Sequence[AreaPart]:
     buffer = unit_area("buffer", prices.buffer_bits, prices.node)
     said = ("assumed size", "size of the target")
     return (
-        AreaPart("digital unit", lane.times(chips * prices.lanes), said[given.lanes is not None]),
-        AreaPart("buffer", buffer.times(chips), said[given.buffer is not None]),
+        AreaPart(BESIDE[0], lane.times(chips * prices.lanes), said[given.lanes is not None]),
+        AreaPart(BESIDE[1], buffer.times(chips), said[given.buffer is not None]),
     )
 
 

@@ -164,7 +164,9 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
             None if self.program.gallery_items is None else tuple(others),
             bool(self.floorplan.rounds.get(self.program.score.name)),
         )
-        return sampling_cost(self.samples, sampled, before or Cost(), self.rates, self.settings)
+        before = before or Cost()
+        leaking = self.area.leaking
+        return sampling_cost(self.samples, sampled, before, self.rates, self.settings, leaking)
 
     @cached_property
     def area(self) -> OccupiedArea:

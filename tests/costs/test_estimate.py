@@ -12,7 +12,9 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
+from cimtool.costs.overheads import leakage_density
 from cimtool.costs.prices import Prices
+from cimtool.costs.sampling import SamplingWay
 from cimtool.costs.silicon import converter_width, error_width
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.configuration import Configuration
@@ -347,6 +349,12 @@ CLOCKED = 1 + (0.11 / 0.89 * 0.25 / 0.75) ** 0.5
 """Arithmetic with its clock and control, by two published shares."""
 
 
+def leaked(found: Estimate, way: SamplingWay) -> float:
+    """Leakage in pJ of the bundle's area for the time of sampling."""
+    density = leakage_density(found.rates.prices.node).value
+    return density * found.area.leaking.value * way.latency_ns.value
+
+
 def of_sizes(prices: Prices, sizes: dict[str, int]) -> float:
     """Energy in pJ of operations by their sizes, arithmetic with its clock and control."""
     energies = {kind: prices.unit(kind).of(size).value for kind, size in sizes.items()}
@@ -364,7 +372,8 @@ def test_a_score_that_is_digital_is_sampled_digitally(
     assert found.score is not None
     assert found.montecarlo is not None
     stored = found.montecarlo.stored
-    assert stored.energy_pj.value == pytest.approx(by_hand(found, items, memory))
+    expected = by_hand(found, items, memory) + leaked(found, stored)
+    assert stored.energy_pj.value == pytest.approx(expected)
     # Both columns read their gallery from the same memory.
     assert found.score.digital.tallies[memory].size >= 8 * (found.gallery_bytes or 0)
     assert (found.score.cells_written, stored.cells_written) == (0, 0)
@@ -387,7 +396,8 @@ def test_samples_in_arrays_are_loaded_as_the_gallery_is(on_sram: OnSram) -> None
     assert dram is not None
     products = 10 * (40 * 10 * 16) * 2 / 36.5
     around, loads = by_hand(found, 40, ""), write.value * cells + dram.of(cells).value
-    assert sampled.stored.energy_pj.value == pytest.approx(products + around + loads)
+    leak = leaked(found, sampled.stored)
+    assert sampled.stored.energy_pj.value == pytest.approx(products + around + loads + leak)
     # The compiled score loads the matrices of its items from DRAM.
     places = [one for one in found.placements if one.graph == found.program.score.name]
     bits = sum(one.macs * one.weight_bits for one in places if one.shares is None)
@@ -412,7 +422,8 @@ def test_what_samples_are_drawn_from_is_read_from_where_the_gallery_is(on_sram: 
     write = prices.write_pj(None).value * columns * 16 * 8
     products = 10 * columns * 16 * 2 / 36.5
     redrawn = found.montecarlo.redrawn
-    assert redrawn.energy_pj.value == pytest.approx(products + around + write, rel=1e-6)
+    expected = products + around + write + leaked(found, redrawn)
+    assert redrawn.energy_pj.value == pytest.approx(expected, rel=1e-6)
     assert prices.unit("dram").of(kept).value > 0.05 * redrawn.energy_pj.value
 
 
@@ -423,7 +434,8 @@ def test_samples_of_a_shortlist_are_those_of_its_items(on_sram: OnSram) -> None:
     assert program.shortlist is not None
     before = found.walk(program.shortlist, 40)
     assert before.energy_pj.value is not None
-    expected = before.energy_pj.value + by_hand(found, 4, "sram")
+    expected = before.energy_pj.value - before.parts["leakage"].energy.value
+    expected += by_hand(found, 4, "sram") + leaked(found, sampled.stored)
     assert sampled.stored.energy_pj.value == pytest.approx(expected)
     assert sampled.stored.sigmoids == 4 * 100
     assert sampled.stored.gallery_bytes == 40 * 10 * 16
