@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import shutil
 from pathlib import Path
@@ -189,6 +190,18 @@ def test_a_reader_is_told_the_widths() -> None:
     said = silicon.interval_sentence(load_target("isaac-rram-128"))
     width = error_width("resistive")
     assert f"resistive arrays {width.low:.2g} to {width.high:.2g} times (7 chips)" in said
+
+
+def test_the_page_has_every_point_and_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    published_costs = importlib.import_module("published_costs")
+    page = (root / "docs" / "cost.md").read_text()
+    for one in leave_one_out():
+        row = published_costs.held_row(one)
+        assert row.removesuffix(" inside |") in page, row
+    for width in (*map(error_width, get_args(ArrayKind)), converter_width(), measured_width()):
+        assert f"| {width.low:.2g} to {width.high:.2g} | {width.chips} |" in page
 
 
 CHIP = """
