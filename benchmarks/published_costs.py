@@ -6,6 +6,9 @@ The first rule that applies gives "here": geometry and cycle time for throughput
 figures for efficiency and density (as `cimtool targets check` has them), and last reference prices
 for one fully used array, its inputs moved in and its sums moved out, without any of its figures of
 whole products or parts.
+
+A second table has reference prices beside the published energies of many more chips
+(`cimtool/costs/silicon.toml`), each with the interval that all other chips of its kind give.
 """
 
 from __future__ import annotations
@@ -18,6 +21,14 @@ from cimtool.costs.operations import Operations
 from cimtool.costs.prices import Prices
 from cimtool.costs.published import compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
+from cimtool.costs.silicon import (
+    CoveredPoint,
+    converter_width,
+    covered_share,
+    error_width,
+    leave_one_out,
+    measured_width,
+)
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.target import Target, load_target, target_names
@@ -110,6 +121,39 @@ def difference(ratio: float) -> str:
     return f"{ratio - 1:+.1%}" if 0.5 < ratio < 1.5 else f"{ratio:.2g} times"
 
 
+def held_row(one: CoveredPoint) -> str:
+    """A line of the table of chips: pJ of a product, and published / here with its interval."""
+    chip, point, published = one.held.chip, one.held.point, one.held.point.published_pj
+    supply = "nominal" if point.supply is None else f"{point.supply:g} V"
+    bits = f"{point.input_bits} x {point.weight_bits}"
+    bits += "" if point.adc_bits is None else f", {point.adc_bits}"
+    found = "inside" if one.inside else "outside"
+    what = f"{chip.name} | {chip.node:g} nm, {supply} | {point.rows} x {point.outputs} | {bits}"
+    ratio = f"{published / one.held.modelled:.2g} ({one.width.low:.2g} to {one.width.high:.2g})"
+    left_out = f", {one.held.left_out}" if one.held.left_out else ""
+    return f"| {what} | {published:.3g} | {one.held.modelled:.3g} | {ratio} | {found}{left_out} |"
+
+
+def held() -> Iterator[str]:
+    """The lines of the table of chips by kind, and what follows from them."""
+    points = leave_one_out()
+    for kind in ("digital", "sram", "resistive"):
+        width = error_width(kind)
+        yield f"\n{kind}: {width.low:.2g} to {width.high:.2g} times, of {width.chips} chips\n"
+        yield "| chip | node, supply | rows x outputs | bits | published | here | ratio | |"
+        yield "|---|---|---|---|---|---|---|---|"
+        yield from (held_row(one) for one in points if one.held.chip.kind == kind)
+    for said, width in (("converters", converter_width()), ("own figures", measured_width())):
+        yield f"\n{said}: {width.low:.2g} to {width.high:.2g} times, of {width.chips} chips"
+    counted = [one for one in points if not one.held.left_out]
+    chips = len({one.held.chip.name for one in counted})
+    inside = sum(one.inside for one in counted)
+    yield (
+        f"\nleave one out: {inside} of {len(counted)} points inside, "
+        f"{covered_share(counted):.1%} of {chips} chips"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--targets", default=",".join(target_names()))
@@ -119,6 +163,8 @@ def main() -> None:
         for line in rows_of(load_target(name)):
             print(line)
     print(of_dirc_rag())
+    for line in held():
+        print(line)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cimtool.costs.silicon import measured_width
 from cimtool.costs.totals import Cost, PartShare, Quantity, given
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
@@ -68,10 +69,14 @@ class CamUse:
 
     @property
     def energy_pj(self) -> Quantity:
-        """Energy of a query's search, in proportion to the used cells."""
+        """Energy of a query's search, in proportion to the used cells.
+
+        It is as wide as a chip's own figure; nothing tests those of simulated memories.
+        """
         whole, array = self.cam.search_energy, self.cam.array
         share = self.cells / (array.words * array.cells)
-        return given(None if whole is None else whole * share, "the search")
+        found = given(None if whole is None else whole * share, "the search")
+        return measured_width().widen(found)
 
     @property
     def latency_ns(self) -> Quantity:

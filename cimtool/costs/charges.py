@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.prices import Prices, kind_of
+from cimtool.costs.overheads import clock_and_control
+from cimtool.costs.prices import Prices, UnitPrice, kind_of
 from cimtool.costs.rates import Rates
+from cimtool.costs.silicon import error_width, measured_width
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare, Quantity, longest
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.hardware.settings import Settings
 
-NOT_TIMED = ("registers", "sram", "wires", "dram")
+NOT_TIMED = ("registers", "sram", "wires", "links", "host", "dram")
 """Kinds that take no cycle of the digital unit: they run beside its arithmetic."""
 
 
@@ -32,7 +34,7 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorpl
     converting = rates.conversion_time(place)
     converted = converting * place.reads * place.cycles * passes if converting else None
     # If the arrays' time is unknown, the converters' time is a lower bound.
-    latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
+    latency = Quantity(converted, ("arrays",)) if time is None else rates.time(time * passes)
     parts: dict[str, PartShare] = {}
     for name, (count, called) in counts.items():
         energy = energies[name]
@@ -59,9 +61,11 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
     for kind, tally in work.tallies.items():
         unit, part = prices.unit(kind), str(kind_of(kind).part)
         missing = Quantity(None, (f"{kind} outside the arrays",))
-        share = PartShare(missing if unit is None else unit.of(tally.size))
+        share = PartShare(missing if unit is None else _widened(unit.of(tally.size), unit, part))
         parts[part] = parts.get(part, PartShare()) + share
         known += 0 if unit is None else tally.count
+    if "digital" in parts:
+        parts["clock and control"] = PartShare(clock_and_control(parts["digital"].energy))
     cycles = sum(t.count for kind, t in work.tallies.items() if kind not in NOT_TIMED)
     times = {"digital": prices.cycles_ns(cycles)} if cycles else {}
     if "dram" in work.tallies:
@@ -72,6 +76,13 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
     return Cost(digital=work, latency_ns=longest(times.values()), parts=ordered, known=known)
 
 
+def _widened(energy: Quantity, unit: UnitPrice, part: str) -> Quantity:
+    """The energy as wide as such prices were found to be; others keep their sources' interval."""
+    if unit.status == "own":
+        return measured_width().widen(energy)
+    return error_width("digital").widen(energy) if part == "digital" else energy
+
+
 def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
     """The cost of writing `cells` in `rounds` of a whole chip, at least one.
 
@@ -79,7 +90,8 @@ def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
     """
     rows = max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0)
     pulses, missing = rates.value("write_pulses"), Quantity(None, ("writing of cells",))
-    energy = _figure(rates, "write_energy") or rates.prices.write_pj(pulses)
+    own = _figure(rates, "write_energy")
+    energy = measured_width().widen(own) if own else rates.prices.write_pj(pulses)
     row = _figure(rates, "write_latency") or rates.prices.pulse_ns(pulses)
     share = PartShare(
         missing if energy is None else energy.times(cells),

@@ -16,12 +16,14 @@ from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
+from cimtool.costs.area import OccupiedArea, occupied_area
 from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
+from cimtool.costs.overheads import around, with_leakage
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.totals import Cost
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -162,24 +164,14 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
             None if self.program.gallery_items is None else tuple(others),
             bool(self.floorplan.rounds.get(self.program.score.name)),
         )
-        return sampling_cost(self.samples, sampled, before or Cost(), self.rates, self.settings)
+        before = before or Cost()
+        leaking = self.area.leaking
+        return sampling_cost(self.samples, sampled, before, self.rates, self.settings, leaking)
 
     @cached_property
-    def area(self) -> Quantity:
-        """Area that the program occupies, in mm2."""
-        rates, arrays = self.rates, self.floorplan.arrays
-        figure = rates.figure("area")
-        each = None if figure is None else rates.arrays_in(figure.scope)
-        if figure is not None and each is not None:
-            outside = () if figure.scope == "chip" else (f"all outside the {figure.scope}s",)
-            return Quantity(-(-arrays // each) * figure.value, outside)
-        adc, count = rates.figure("adc_area"), rates.figure("adc_count")
-        shared = None if count is None else rates.arrays_in(count.scope)
-        if adc is None or count is None or shared is None:
-            return Quantity(None, ("all of it",))
-        return Quantity(
-            arrays * count.value / shared * adc.value / 1e6, ("arrays", "digital units")
-        )
+    def area(self) -> OccupiedArea:
+        """Area that the program occupies, by part."""
+        return occupied_area(self.rates, self.floorplan)
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
         """The cost of one walk through a graph, layers one after another."""
@@ -192,8 +184,10 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))
-        done = digital_cost(Operations.sum(work), self.rates.prices)
-        return total + done + loading(graph.name, self.placements, self.floorplan, self.rates)
+        moved = around(graph, Operations.sum(work), self.floorplan)
+        total += digital_cost(moved, self.rates.prices)
+        total += loading(graph.name, self.placements, self.floorplan, self.rates)
+        return with_leakage(total, self.area.leaking, self.rates.prices.node)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

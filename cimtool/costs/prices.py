@@ -23,7 +23,7 @@ from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.costs.totals import Quantity
 from cimtool.hardware.figures import OperatingPoint, Sourced
 from cimtool.hardware.target import Target
-from cimtool.hardware.technology import OperationName, Price
+from cimtool.hardware.technology import AboveZero, OperationName, Price
 
 FILE = Path(__file__).with_name("prices.toml")
 
@@ -39,7 +39,9 @@ class OperationKind(TomlTable):
     """
 
     width: Literal["bits", "bits x bits", "each", "ladder"]
-    part: Literal["digital", "memory", "wires", "converters", "arrays", "writing"] = "digital"
+    part: Literal[
+        "digital", "buffers", "memory", "wires", "links", "converters", "arrays", "writing"
+    ] = "digital"
     times: float = 1.0
     scaled: bool = True
     memory: tuple[str, ...] = Field((), strict=False)
@@ -68,6 +70,12 @@ class Pulse(Sourced):
     memory: str
 
 
+class Leakage(Sourced):
+    """The power in mW/mm2 of a published circuit that does nothing, at a node."""
+
+    node: float
+
+
 class Clock(Sourced):
     """The clock in MHz of a published digital unit."""
 
@@ -76,10 +84,11 @@ class Clock(Sourced):
 
 
 class TechnologyNode(TomlTable):
-    """A technology node: its nominal supply, and the polynomials of its factors in the supply."""
+    """A node: its nominal supply, its area (45 nm: 1), and the polynomials of its factors."""
 
     node: float
     nominal: float
+    area: AboveZero
     energy: tuple[float, ...] = Field(strict=False)
     delay: tuple[float, ...] = Field(strict=False)
 
@@ -108,12 +117,15 @@ class Reference(TomlTable):
     """The whole file of reference prices."""
 
     spread: float
+    time_spread: float
     kinds: dict[OperationName, OperationKind]
     prices: tuple[Price, ...] = Field(strict=False)
     ladders: tuple[Ladder, ...] = Field(strict=False)
     pulses: tuple[Pulse, ...] = Field(strict=False)
     verification: Sourced
     clocks: tuple[Clock, ...] = Field(strict=False)
+    control_shares: tuple[Sourced, ...] = Field(strict=False)
+    leakages: tuple[Leakage, ...] = Field(strict=False)
     assumed: Assumed
     nodes: tuple[TechnologyNode, ...] = Field(strict=False)
     machines: tuple[Machine, ...] = Field(strict=False)
@@ -123,6 +135,10 @@ class Reference(TomlTable):
         known = sorted(self.nodes, key=lambda one: one.node)
         found = [(one.node, _value(getattr(one, polynomial), voltage)) for one in known]
         return _interpolated(node, found)
+
+    def area_factor(self, node: float) -> float:
+        """The area of a circuit at a node, of that at 45 nm."""
+        return _interpolated(node, sorted((one.node, one.area) for one in self.nodes))
 
     def nominal(self, node: float) -> float:
         """The nominal supply of a node in V."""
@@ -351,6 +367,11 @@ class Prices:
             f"a gallery above {buffer:,} KiB is read from DRAM at {self.bandwidth:g} GB/s, {said}"
         )
         yield (
-            "not priced: leakage, clock distribution, control, setting of references, links "
-            "between chips"
+            "digital unit, buffer and SRAM arrays leak for as long as a time is known; arrays of "
+            "cells that need no supply are off while they do nothing"
         )
+        yield (
+            "if a program takes several chips, a number sent to an array or back crosses a link "
+            "from chip to chip as often as the array is not on the digital unit's chip"
+        )
+        yield "not priced: setting of references, regulators of the supply, cooling"

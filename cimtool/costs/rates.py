@@ -13,7 +13,14 @@ from functools import cached_property
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
-from cimtool.costs.prices import Prices
+from cimtool.costs.prices import Prices, reference
+from cimtool.costs.silicon import (
+    ErrorWidth,
+    array_kind,
+    converter_width,
+    error_width,
+    measured_width,
+)
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.figures import Figure, OperatingPoint
 from cimtool.hardware.placement import Placement
@@ -25,6 +32,17 @@ ARRAY_KEYS = (
     "adc_on", "shift_add", "offset_sum",
 )  # fmt: skip
 """Settings that, if changed, make the array differ from the target's."""
+
+
+WHOLE_ENERGIES = ("mvm_energy", "mac_energy", "efficiency")
+"""Figures of the energy of whole products, from the preferred on."""
+
+PART_ENERGIES = {
+    "arrays": "column_energy",
+    "converters": "adc_energy",
+    "shift-and-add": "shift_add_energy",
+}
+"""The figure that gives each part of a product its energy."""
 
 
 @dataclass(frozen=True)
@@ -108,26 +126,53 @@ class Rates:
     def energies(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
         """Energy of one product of a layer by part, in proportion to the cells that it uses.
 
-        Parts are named as in PARTS. A part is None without a figure and a reference price.
+        Parts are named as in PARTS. A part is None without a figure and a reference price. Its
+        interval is as wide as such figures and prices were found to be (`silicon.py`).
         """
         one, products = self.mac_energy(), self._products(layer, settings)
         if one is not None and products is not None:
             cycles, cells = products
             within = {"converters": NOTHING, "shift-and-add": NOTHING}
-            return {"arrays": one.times(layer.macs * cycles * cells), **within}
+            whole = self.width(*WHOLE_ENERGIES).widen(one)
+            return {"arrays": whole.times(layer.macs * cycles * cells), **within}
         prices = {
             "arrays": self._array_price,
             "converters": self._converter_price,
             "shift-and-add": self._shift_add_price,
         }
-        return {
-            part: prices[part](layer, settings) if own is None else Quantity(own, own=own)
-            for part, own in self.part_energies(layer, settings).items()
-        }
+        found: dict[str, Quantity | None] = {}
+        for part, own in self.part_energies(layer, settings).items():
+            energy = prices[part](layer, settings) if own is None else Quantity(own, own=own)
+            width = self.width(PART_ENERGIES[part])
+            found[part] = None if energy is None else width.widen(energy)
+        return found
+
+    def width(self, *quantities: str) -> ErrorWidth:
+        """The width of an energy by the figure of `quantities`, or by reference prices without it.
+
+        A figure of a simulated design, or one that is not confirmed, is no better than a price.
+        """
+        figure, kind = self.figure(*quantities), array_kind(self.target)
+        if figure is None:
+            return error_width(kind)
+        if self._measured(figure):
+            return measured_width()
+        return converter_width() if figure.quantity == "adc_energy" else error_width(kind)
+
+    def _measured(self, figure: Figure) -> bool:
+        """True for a figure of a chip that was read in its source or follows from such figures."""
+        return not self.target.simulated and figure.status in ("confirmed", "derived")
+
+    def time(self, nanoseconds: float) -> Quantity:
+        """A time by the target's figures, as wide as published times were found to be."""
+        figure = self.figure("mvm_latency", "read_latency", "clock")
+        sure = figure is not None and self._measured(figure)
+        spread = reference().time_spread if sure else reference().spread
+        return Quantity(nanoseconds).times(1, 1 / spread, spread)
 
     def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""
-        figure = self.figure("mvm_energy", "mac_energy", "efficiency")
+        figure = self.figure(*WHOLE_ENERGIES)
         if figure is None or self.point is None:
             return None
         low, high = figure.interval
@@ -185,7 +230,7 @@ class Rates:
 
     def part_energies(self, layer: Placement, settings: Settings) -> dict[str, float | None]:
         """Energy in pJ of one product of a layer by part, from the figures of its parts alone."""
-        column, adc, adder = map(self.value, ("column_energy", "adc_energy", "shift_add_energy"))
+        column, adc, adder = map(self.value, PART_ENERGIES.values())
         same_adc = settings.adc_bits == self.own.adc_bits
         conversions = adc * layer.conversions if adc is not None and same_adc else None
         whole = None if column is None or self.changed(settings) else column * layer.column_sums

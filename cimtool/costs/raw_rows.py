@@ -8,6 +8,7 @@ from cimtool.base.intervals import Change
 from cimtool.costs.charges import digital_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, digital_products, elements
+from cimtool.costs.overheads import with_leakage
 from cimtool.costs.totals import Cost
 from cimtool.report.document import Sentence, Tone
 from cimtool.report.formats import ENERGIES
@@ -28,7 +29,7 @@ def raw_query(estimate: Estimate) -> Cost | None:
     products, prices = estimate.gallery * numbers, estimate.rates.prices
     kind = "sram" if products * BITS <= prices.buffer_bits else "dram"
     work = digital_products(products, BITS) + Operations.of(kind, products, BITS)
-    return digital_cost(work, prices)
+    return with_leakage(digital_cost(work, prices), estimate.area.beside, prices.node)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def times_raw(estimate: Estimate) -> TimesRaw | None:
     raw = raw_query(estimate)
     if raw is None or estimate.gallery is None or (query := estimate.query) is None:
         return None
-    own, other = query.energy_pj, raw.energy_pj
+    own, other = query.energy_at_ends, raw.energy_at_ends
     if own.value is None or not (other.value and other.low and other.high):
         return None
     ends = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))

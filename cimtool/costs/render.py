@@ -7,6 +7,7 @@ from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences
+from cimtool.costs.area import area_table
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
@@ -18,6 +19,7 @@ from cimtool.costs.roofline import (
     roofline,
     time_picture,
 )
+from cimtool.costs.silicon import interval_sentence
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
 from cimtool.report.document import Document, Picture, Sentence, notes
@@ -54,7 +56,7 @@ UNIT_NAMES = {
 
 def document(estimate: Estimate, name: str = "") -> Document:
     """All of an estimate: totals, layers and their places, missing parts, and Monte Carlo."""
-    point, area, plan = estimate.rates.point, estimate.area, estimate.floorplan
+    point, area, plan = estimate.rates.point, estimate.area.total, estimate.floorplan
     at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
     bound = area.value is not None and area.lower_bound
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
@@ -70,7 +72,8 @@ def document(estimate: Estimate, name: str = "") -> Document:
             *map(Sentence, _missing_lines(estimate)),
             layer_cost_table(estimate).named("layers", "detail"),
             *map(Sentence, floorplan_sentences(plan)),
-            Sentence(f"area: {area.text(AREAS)}{without}"),
+            Sentence(f"area: {area.full_text(AREAS)}{without}{_known_area(estimate)}"),
+            area_table(estimate.area),
             Sentence(programming_sentence(estimate)),
             part_table(estimate),
             *bound_table(estimate),
@@ -88,6 +91,12 @@ def document(estimate: Estimate, name: str = "") -> Document:
         ),
         lambda: estimate_json(estimate),
     )
+
+
+def _known_area(estimate: Estimate) -> str:
+    """The clause on the share of the area that the target's figures give."""
+    known = estimate.area.known_share
+    return f", {coverage(known)} of it by the target's figures" if estimate.area.total.value else ""
 
 
 def layer_cost_table(estimate: Estimate) -> Table:
@@ -369,6 +378,7 @@ def assumptions(estimate: Estimate) -> list[str]:
     unconfirmed = [one.quantity for one in target.figures if one.status == "unconfirmed"]
     if unconfirmed:
         said.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
+    said.append(interval_sentence(target))
     return [*said, *estimate.rates.prices.assumptions()]
 
 
@@ -390,7 +400,8 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
         "video": estimate.video.to_json(),
         "query": None if estimate.query is None else estimate.query.to_json(),
         "raw_query": None if raw is None else raw.to_json(),
-        "area_mm2": estimate.area.to_json(),
+        "area_mm2": estimate.area.total.to_json(),
+        "area_parts": estimate.area.to_json(),
         "score": None if estimate.score is None else estimate.score.to_json(),
         "programming": estimate.programming.to_json(),
         "roofline": [one.to_json() for one in roofline(estimate)],

@@ -16,6 +16,7 @@ from typing import Any
 from cimtool.base.errors import CimError
 from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital_products
+from cimtool.costs.overheads import with_leakage
 from cimtool.costs.rates import Rates
 from cimtool.costs.totals import Cost, PartShare, Quantity
 from cimtool.hardware.placement import Placement, floorplan, placed
@@ -85,14 +86,20 @@ class SampledItems:
 
 
 def sampling_cost(
-    samples: int, items: SampledItems, before: Cost, rates: Rates, settings: Settings
+    samples: int,
+    items: SampledItems,
+    before: Cost,
+    rates: Rates,
+    settings: Settings,
+    leaking: Quantity,
 ) -> SamplingCost:
     """The cost of sampling K times per side, for one query against M items of width d.
 
     `before` is the cost of the shortlist. A query takes K d normal numbers, each scaled by a
     standard deviation; redrawn samples take K d more for every scored item. Each pair takes K^2
     distances of d multiplications and K^2 sigmoids. In arrays, the items' samples are M K columns
-    of d weights; the query's samples drive them one after the other.
+    of d weights; the query's samples drive them one after the other. The area `leaking`, in mm2, is
+    that of the program.
     """
     gallery, scored, dimension = items.gallery, items.scored, items.dimension
     beside = items.beside
@@ -117,6 +124,7 @@ def sampling_cost(
             in_buffer = not items.loaded and gallery * kept * bits <= rates.prices.buffer_bits
             work += Operations.of("sram" if in_buffer else "dram", scored * kept, bits)
         cost = found + digital_cost(work, rates.prices)
+        cost = with_leakage(cost, leaking, rates.prices.node)
         way = SamplingWay(
             drawn,
             before.macs + before.digital.multiplications + drawn + pairs * dimension,

@@ -8,6 +8,7 @@ from typing import Any
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
 from cimtool.costs import raw_rows, render
+from cimtool.costs.area import area_table
 from cimtool.costs.estimate import Estimate, estimate_bundle
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
@@ -58,13 +59,14 @@ class CostSection(ReportSection, name="cost"):
         facts = (
             ("cells used", f"{used:.1%} of those in its arrays"),
             *fit_facts(found.floorplan),
-            ("area", found.area.text(AREAS)),
+            ("area", found.area.total.full_text(AREAS)),
         )
         tables: tuple[Block, ...] = (
             Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
             render.layer_cost_table(found).named("cost_layers", "detail"),
             render.total_table(found).named("cost", "detail"),
             render.part_table(found),
+            area_table(found.area),
             *render.query_pictures(found, "detail"),
             *render.bound_table(found),
             *notes(render.bound_sentences(found), "detail"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cimtool.costs.operations import Operations
@@ -109,6 +109,27 @@ def longest(quantities: Iterable[Quantity]) -> Quantity:
     return Quantity(value, missing, low, high, max(one.own for one in known))
 
 
+def independent(quantities: Iterable[Quantity]) -> Quantity:
+    """The sum of quantities whose errors are independent: distances to the ends add in squares."""
+    found = list(quantities)
+    total = sum(found, NOTHING)
+    if total.value is None:
+        return total
+    known = [one for one in found if one.value is not None]
+    below = math.hypot(*((one.value or 0.0) - (one.low or 0.0) for one in known))
+    above = math.hypot(*((one.high or 0.0) - (one.value or 0.0) for one in known))
+    return replace(total, low=total.value - below, high=total.value + above)
+
+
+def product(quantities: Iterable[Quantity]) -> Quantity:
+    """The product of known quantities with independent errors: logarithms add in squares."""
+    found = [(one.low or 0.0, one.value or 0.0, one.high or 0.0) for one in quantities]
+    value = math.prod(middle for _, middle, _ in found)
+    below = math.hypot(*(math.log(middle / low) for low, middle, _ in found))
+    above = math.hypot(*(math.log(high / middle) for _, middle, high in found))
+    return Quantity(value, (), value * math.exp(-below), value * math.exp(above))
+
+
 @dataclass(frozen=True)
 class PartShare:
     """One part of a cost: its energy in pJ, and the time in ns that it is busy."""
@@ -120,7 +141,17 @@ class PartShare:
         return PartShare(self.energy + other.energy, self.time + other.time)
 
 
-PARTS = ("arrays", "converters", "shift-and-add", "digital", "memory", "wires", "writing")
+COMMON_ERRORS = (
+    ("arrays", "converters", "shift-and-add"),  # their sum is held against silicon
+    ("digital", "clock and control", "buffers", "wires"),  # scaled by the same factors
+    ("memory",),
+    ("links",),
+    ("leakage",),
+    ("writing",),
+)
+"""Parts of a cost whose prices are off together; those of different groups are independent."""
+
+PARTS = tuple(name for group in COMMON_ERRORS for name in group)
 """Parts of a cost, in the order of tables."""
 
 
@@ -144,12 +175,19 @@ class Cost:
 
     @property
     def energy_pj(self) -> Quantity:
-        """The sum of all parts."""
-        total = NOTHING
-        for name in PARTS:
-            if name in self.parts:
-                total += self.parts[name].energy
-        return total
+        """The sum of all parts, whose errors are common within a group and independent between."""
+        return independent(self._energy_of(names) for names in COMMON_ERRORS)
+
+    @property
+    def energy_at_ends(self) -> Quantity:
+        """The sum of all parts, its ends with all prices at their lowest and at their highest.
+
+        Two such sums of the same prices are compared end by end.
+        """
+        return self._energy_of(PARTS)
+
+    def _energy_of(self, names: Iterable[str]) -> Quantity:
+        return sum((self.parts[name].energy for name in names if name in self.parts), NOTHING)
 
     @property
     def operations(self) -> int:

@@ -413,7 +413,8 @@ def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
         cost |= {"arrays": plan.arrays, "chips": plan.chips, "loads": plan.loads}
         if own.rows is not None and own.columns is not None:
             cost["cells"] = plan.arrays * own.rows * own.columns  # redundant and idle ones too
-        cost |= {"area_mm2": found.area.value, "area_missing": "; ".join(found.area.missing)}
+        area = found.area.total
+        cost |= {"area_mm2": area.value, "area_missing": "; ".join(area.missing)}
         cost |= {"conversions": query.conversions}
         cost |= {"energy_coverage": query.coverage, "energy_basis": query.basis}
         cost |= {"score_multiplications": score_multiplications(score), "sigmoids": 0}

@@ -31,7 +31,8 @@ class ProcessSpec(TomlTable):
 
 OperationName = Literal[
     "multiplications", "additions", "shifts", "limits", "registers", "sram", "dram", "wires",
-    "normals", "sigmoids", "conversions", "cell_reads", "sram_writes", "rram_writes", "pcm_writes",
+    "links", "host", "normals", "sigmoids", "conversions", "cell_reads", "sram_writes",
+    "rram_writes", "pcm_writes",
 ]  # fmt: skip
 """Operations that have a price."""
 

@@ -46,4 +46,4 @@ def test_products_with_vd_take_several_times_the_energy(items: Items) -> None:
 
 def test_arrays_of_a_target_without_a_technology_have_no_price(items: Items) -> None:
     alone, _ = costs_in_memory(items, load_target("ideal"))
-    assert alone.of_an_item.missing == ("MACs in arrays",)
+    assert alone.of_an_item.missing == ("MACs in arrays", "leakage")
