@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
-from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.errors import ArgumentError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
-from cimtool.base.options import FILE, Record, option, optional, takes
-from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
@@ -27,10 +23,9 @@ from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.target import Target, with_digital
+from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
-from cimtool.report.result import Result
 from cimtool.verification.references import References
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
@@ -56,7 +51,7 @@ class ScoredQuery:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
+class Estimate(ScoredQuery):
     """The cost of a compiled program on a target, at one operating point, and of a query."""
 
     program: Program
@@ -234,57 +229,3 @@ def estimate(
     return Estimate(
         program=program, settings=build.settings, target=build.target, rates=rates, **vars(known)
     )
-
-
-def estimate_bundle(
-    bundle: Bundle,
-    samples: int,
-    gallery: int | None = None,
-    operating_point: str | None = None,
-    digital: Path | None = None,
-) -> Estimate:
-    """Estimate the cost of a bundle on its target, as `cost` does."""
-    for name, value in (("gallery", gallery), ("samples", samples)):
-        if value is not None and not 1 <= value < 2**63:
-            wanted = "at least 1" if value < 1 else "less than 2^63"
-            raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
-    held = bundle.gallery
-    query = ScoredQuery(
-        bundle.model.dimension,
-        samples,
-        gallery,
-        None if held is None else held.shortlist,
-        None if held is None else held.cam,
-        bundle.model.called,
-    )
-    target = bundle.target if digital is None else with_digital(bundle.target, digital)
-    build = Configuration(target, bundle.settings)
-    return estimate(bundle.program, build, query, operating_point)
-
-
-class CostOptions(Record):
-    """The options of `cost`."""
-
-    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
-    samples: int = option(
-        "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
-    )
-    operating_point: str | None = optional("Operating point [default: the first].", "NAME")
-    digital: Path | str | None = optional(
-        "TOML file of the digital unit: its process, width, clock and prices.", FILE
-    )
-
-
-@takes(CostOptions)
-def cost(options: CostOptions) -> Estimate:
-    """Place a bundle on its target, and estimate operations, latency, energy and area.
-
-    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
-    at the operating point come first, then reference prices. The tables of the file `digital`
-    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
-    on, and for a point that the target does not have.
-    """
-    file = None if options.digital is None else Path(options.digital)
-    bundle = open_bundle(options.bundle)
-    return estimate_bundle(bundle, options.samples, options.gallery, options.operating_point, file)

@@ -1,0 +1,200 @@
+"""The ways of a query side by side: the sentence, the table, and the plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from cimtool.base.intervals import Change
+from cimtool.costs.bundle_cost import BundleCost
+from cimtool.costs.crossings import MOST, CheapestFrom
+from cimtool.costs.totals import Quantity
+from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
+from cimtool.report.document import Sentence, Tone
+from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, scaled, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
+
+RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+"""Units of queries a second."""
+
+
+def verdict(found: BundleCost) -> list[Sentence]:
+    """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
+    if found.gallery is None:
+        return [
+            Sentence(
+                "The number of items is not given, on which it depends whether the model pays "
+                "against raw rows in int8.",
+                "verdict",
+            )
+        ]
+    first = cheapest_sentence(found.ways, found.gallery)
+    by_size = found.cheapest_by_size
+    return [*first, *([Sentence(by_size_text(found), "verdict")] if by_size else [])]
+
+
+def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence]:
+    """The cheapest way among these, beside the cheapest of the other side.
+
+    One side is the compiled model on its target (BUILT), the other is all else.
+    """
+    least = cheapest(ways)
+    if not least:
+        return []
+    built = {one.kind in BUILT for one in least}
+    tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
+    pays = {"": "is open", "good": "it does", "bad": "it does not"}[tone]
+    asked = "whether compute-in-memory pays is open"
+    said = {"good": "compute-in-memory pays", "bad": "compute-in-memory does not pay", "": asked}[tone]
+    del pays
+    first = least[0]
+    if len(least) == 1:
+        text = f"Cheapest among {items:,} items: {_named(first)}"
+    else:
+        others = " and ".join(_named(one) for one in least)
+        text = f"Among {items:,} items no way is shown to be cheapest, at these prices: {others}"
+    rival = _rival(ways, first)
+    if rival is not None and rival not in least:
+        ratio = times(rival, first)
+        assert ratio is not None
+        text += f"; {_named(rival)} takes {times_text(ratio)} as much"
+    return [Sentence(f"{text}. Here {said}.", "verdict", tone)]
+
+
+def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None:
+    """The cheapest way of the other side, None if none is known."""
+    other = [one for one in ways if (one.kind in BUILT) != (first.kind in BUILT)]
+    return next(iter(cheapest(other)), None)
+
+
+def _named(way: GalleryWay) -> str:
+    """The name of a way with its energy, and its R@1 if that is known."""
+    known = "" if way.r1 is None else f", R@1 {percent(way.r1.value)}%"
+    return f"{way.way} ({way.energy_pj.text(ENERGIES)}{known})"
+
+
+def times_text(ratio: Change) -> str:
+    """A multiple with its ends; an end that no price bounds is left open."""
+    low, high = two_digits(ratio.low), two_digits(ratio.high)
+    if ratio.low <= 0 or ratio.high == float("inf"):
+        ends = f"at least {low}" if ratio.low > 0 else "at these prices, parts left out"
+    else:
+        ends = f"{low} to {high}"
+    return f"{two_digits(ratio.value)} times ({ends})"
+
+
+def two_digits(value: float) -> str:
+    """Two significant digits, without an exponent where a number is large."""
+    if value == float("inf"):
+        return "any"
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def by_size_text(found: BundleCost) -> str:
+    """The cheapest ways from size to size, with their names in the table."""
+    names = {one.kind: one.way for one in found.ways}
+
+    def said(one: CheapestFrom) -> str:
+        return CheapestFrom(one.items, tuple(names[kind] for kind in one.ways)).text  # type: ignore[index]
+
+    first, *later = found.cheapest_by_size
+    parts = [f"from {first.items:,} items on {said(first)}"]
+    parts += [f"from {two_digits(one.items)} on {said(one)}" for one in later]
+    return f"Cheapest by size, up to {MOST:,}: {'; '.join(parts)}."
+
+
+def instead_table(found: BundleCost) -> list[Table]:
+    """One row per kind of way, the cheapest in bold; no table without a gallery."""
+    if found.gallery is None:
+        return []
+    least = cheapest(found.ways)
+    among = "" if found.accuracy is None else f", among {found.accuracy.items:,}"
+    accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval")
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column("way"), lambda w: w.way),
+        (Column("energy", whole), lambda w: _cell(w, w.energy_pj, ENERGIES)),
+        (
+            Column("from, to", whole, essential=False),
+            lambda w: w.energy_pj.range_text(ENERGIES) or None,
+        ),
+        (Column("latency", whole), lambda w: _cell(w, w.latency_ns, TIMES)),
+        (Column("queries/s", whole), lambda w: _cell(w, _upper(w.queries_per_s), RATES)),
+        (Column("chips", whole), lambda w: w.chips),
+        (accuracy, lambda w: _share(w.r1)),
+    )
+    made = item_table(
+        f"One query against {found.gallery:,} items",
+        found.ways,
+        columns,
+        lambda w: "result" if w in least else "",
+    )
+    return [made.named("instead", "verdict")]
+
+
+def _cell(way: GalleryWay, quantity: Quantity, units: Units) -> Content:
+    return None if quantity.value is None else quantity.cell(units)
+
+
+def _upper(rate: Quantity) -> Quantity:
+    """A rate whose time lacks parts: it is at most this, and no sign says more."""
+    return Quantity(rate.value, (), rate.low, rate.high)
+
+
+def _share(one: Change | None) -> Content:
+    return interval_cell(one, percent)
+
+
+def instead_notes(found: BundleCost) -> Iterator[str]:
+    """What the rows are: where R@1 is from, notes and reasons of single rows."""
+    if found.gallery is None:
+        return
+    if found.accuracy is None:
+        yield "R@1 is not measured: `cimtool verify` of this bundle, or data given here, measures it"
+    else:
+        yield (
+            f"R@1 of texts is from {found.accuracy.source}, among {found.accuracy.items:,} items; "
+            "- is not measured"
+        )
+    for one in found.ways:
+        if one.refused:
+            yield f"{one.way}: {one.refused}"
+            continue
+        held = ""
+        if one.recall is not None:
+            ends = percent_range(one.recall.low, one.recall.high)
+            held = f"it holds the best item of {percent(one.recall.value)}% {ends} of the texts"
+        if said := "; ".join(filter(None, (one.note, held))):
+            yield f"{one.way}: {said}"
+
+
+def ways_table(found: BundleCost) -> list[Table]:
+    """What each way in the memory stores and converts; no table if none is known."""
+    stored = [one for one in found.all_ways if one.cells is not None]
+    if not stored:
+        return []
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column("way"), lambda w: w.way),
+        (Column("stored"), lambda w: w.note.partition(";")[0]),
+        (Column("cells\nper item", whole), lambda w: w.cells),
+        (Column("arrays", whole), lambda w: w.arrays),
+        (Column("conversions", whole), lambda w: w.conversions),
+        (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
+        (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
+        (Column("best item\nheld, %", percent), lambda w: _share(w.recall)),
+    )
+    made = item_table("Ways in the memory", stored, columns)
+    return [made.named("ways", "detail")]
+
+
+def instead_json(found: BundleCost) -> dict[str, Any]:
+    """The ways, the cheapest, and where another takes over, as plain values."""
+    known, core = found.accuracy, found.core
+    return {
+        "ways": [one.to_json() for one in found.all_ways],
+        "cheapest": [one.kind for one in cheapest(found.ways)],
+        "cheapest_by_size": [asdict(one) for one in found.cheapest_by_size],
+        "r1_from": None if known is None else {"source": known.source, "items": known.items},
+        "measured_core": None if core is None else asdict(core) | {"byte_ns": core.byte_ns.to_json()},
+    }
