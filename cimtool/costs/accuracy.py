@@ -68,7 +68,9 @@ def accuracy_of_rows(
 def accuracy_on(pairs: ScoredPairs) -> Accuracy:
     """The accuracy on data: of raw rows, and of the digital score."""
     raw = raw_products(pairs.data)
-    known = _by_kind(None if raw is None else pairs.r1(raw), None, pairs.r1(pairs.scores), "digital")
+    known = _by_kind(
+        None if raw is None else pairs.r1(raw), None, pairs.r1(pairs.scores), "digital"
+    )
     return Accuracy(known, len(pairs.data.video), pairs.data.file)
 
 

@@ -145,11 +145,15 @@ def cost(options: CostOptions) -> BundleCost:
     bundle = open_bundle(options.bundle)
     found = bundle_cost(bundle, options.samples, options.gallery, options.operating_point, file)
     if options.qrels is not None and options.data is None:
-        raise ArgumentError("{qrels} is {}; expected {data} with it, which it judges", options.qrels)
+        raise ArgumentError(
+            "{qrels} is {}; expected {data} with it, which it judges", options.qrels
+        )
     if found.gallery is None:
         for name in ("data", "measure"):
             if getattr(options, name):
-                raise ArgumentError("{} is of ways of a query; expected {gallery} with it", Argument(name))
+                raise ArgumentError(
+                    "{} is of ways of a query; expected {gallery} with it", Argument(name)
+                )
         return found
     pairs = core = None
     if options.data is None:

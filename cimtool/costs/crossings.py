@@ -59,9 +59,7 @@ def cheapest_by_size(ways: WaysOfSize, sizes: Sequence[int] = SIZES) -> tuple[Ch
     return tuple(found)
 
 
-def _changes(
-    at: Callable[[int], tuple[str, ...]], low: int, high: int
-) -> Iterator[CheapestFrom]:
+def _changes(at: Callable[[int], tuple[str, ...]], low: int, high: int) -> Iterator[CheapestFrom]:
     if at(low) == at(high):
         return
     if high <= max(low * CLOSE, low + 1):

@@ -19,6 +19,14 @@ RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 """Units of queries a second."""
 
 
+PAYS: dict[Tone, str] = {
+    "good": "compute-in-memory pays",
+    "bad": "compute-in-memory does not pay",
+    "": "whether compute-in-memory pays is open",
+}
+"""The answer by tone."""
+
+
 def verdict(found: BundleCost) -> list[Sentence]:
     """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
     if found.gallery is None:
@@ -44,10 +52,7 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence
         return []
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
-    pays = {"": "is open", "good": "it does", "bad": "it does not"}[tone]
-    asked = "whether compute-in-memory pays is open"
-    said = {"good": "compute-in-memory pays", "bad": "compute-in-memory does not pay", "": asked}[tone]
-    del pays
+    said = PAYS[tone]
     first = least[0]
     if len(least) == 1:
         text = f"Cheapest among {items:,} items: {_named(first)}"
@@ -94,10 +99,12 @@ def two_digits(value: float) -> str:
 
 def by_size_text(found: BundleCost) -> str:
     """The cheapest ways from size to size, with their names in the table."""
-    names = {one.kind: one.way for one in found.ways}
+    if not found.cheapest_by_size:
+        return ""
+    names: dict[str, str] = {one.kind: one.way for one in found.ways}
 
     def said(one: CheapestFrom) -> str:
-        return CheapestFrom(one.items, tuple(names[kind] for kind in one.ways)).text  # type: ignore[index]
+        return CheapestFrom(one.items, tuple(names[kind] for kind in one.ways)).text
 
     first, *later = found.cheapest_by_size
     parts = [f"from {first.items:,} items on {said(first)}"]
@@ -196,5 +203,7 @@ def instead_json(found: BundleCost) -> dict[str, Any]:
         "cheapest": [one.kind for one in cheapest(found.ways)],
         "cheapest_by_size": [asdict(one) for one in found.cheapest_by_size],
         "r1_from": None if known is None else {"source": known.source, "items": known.items},
-        "measured_core": None if core is None else asdict(core) | {"byte_ns": core.byte_ns.to_json()},
+        "measured_core": None
+        if core is None
+        else asdict(core) | {"byte_ns": core.byte_ns.to_json()},
     }

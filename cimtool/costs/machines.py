@@ -194,7 +194,9 @@ def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None
 def full_batch(machine: Machine, work: MachineWork) -> int:
     """The fewest queries at once whose arithmetic takes as long as one read of the bytes."""
     assert machine.tops is not None
-    return max(1, math.ceil(work.read / machine.bandwidth / (work.operations / machine.tops / 1000)))
+    return max(
+        1, math.ceil(work.read / machine.bandwidth / (work.operations / machine.tops / 1000))
+    )
 
 
 def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> GalleryWay:

@@ -99,7 +99,9 @@ class QueryWays(Named):
         """
 
 
-def query_ways(bundle: Bundle, found: Estimate, pairs: ScoredPairs | None = None) -> list[WayOfSize]:
+def query_ways(
+    bundle: Bundle, found: Estimate, pairs: ScoredPairs | None = None
+) -> list[WayOfSize]:
     """The ways of all known kinds of a bundle; `found` is its cost with its gallery."""
     kinds = QueryWays.every().values()
     return [way for kind in kinds for way in kind.of(bundle, found, pairs)]
