@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.files import REPORT_FILES
 from cimtool.base.options import EMBEDDINGS, FILE, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
-from cimtool.costs.accuracy import Accuracy, accuracy_on, reported_accuracy
+from cimtool.costs.accuracy import Accuracy
 from cimtool.costs.crossings import CheapestFrom, cheapest_by_size
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.machines import MeasuredCore, machine_ways, measured_core
@@ -23,13 +24,9 @@ from cimtool.costs.ways_here import ways_here
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import with_digital
 from cimtool.loading.embeddings import EmbeddingsLike
+from cimtool.reference.larger_gallery import MOST_ITEMS
 from cimtool.report.result import Result
-from cimtool.verification.ranked_data import ranked_data
 from cimtool.verification.references import References
-
-MOST_ITEMS = 10**12
-"""Items of a gallery at most, and samples of Monte Carlo."""
-
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
@@ -66,13 +63,18 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         known = self.accuracy
         return tuple(one if known is None else known.of(one) for one in ways)
 
-    def ways_at(self, items: int) -> list[GalleryWay]:
+    def ways_at(self, items: int) -> tuple[GalleryWay, ...]:
         """The ways of `ways` for another number of items; those that are refused are left out."""
-        shown = [
-            of for of, one in zip(self.ways_of_size, self.all_ways, strict=True)
-            if any(one is row for row in self.ways) and not one.refused
-        ]  # fmt: skip
-        return [of(items) for of in shown]
+        if items not in self._sized:
+            every = zip(self.ways_of_size, self.all_ways, strict=True)
+            shown = [of for of, one in every if any(one is row for row in self.ways)]
+            self._sized[items] = tuple(of(items) for of in shown)
+        return self._sized[items]
+
+    @cached_property
+    def _sized(self) -> dict[int, tuple[GalleryWay, ...]]:
+        """The ways by the sizes that were asked for."""
+        return {}
 
     @cached_property
     def cheapest_by_size(self) -> tuple[CheapestFrom, ...]:
@@ -95,8 +97,8 @@ def bundle_cost(
     """
     for name, value in (("gallery", gallery), ("samples", samples)):
         if value is not None and not 1 <= value <= MOST_ITEMS:
-            wanted = "at least 1" if value < 1 else f"at most {MOST_ITEMS:,}"
-            raise ArgumentError("{} is {:,}; expected {}", Argument(name), value, wanted)
+            wanted = "at least 1" if value < 1 else "at most 10^12"
+            raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
     held = bundle.gallery
     query = ScoredQuery(
         bundle.model.dimension,
@@ -155,13 +157,22 @@ def cost(options: CostOptions) -> BundleCost:
                     "{} is of ways of a query; expected {gallery} with it", Argument(name)
                 )
         return found
-    pairs = core = None
-    if options.data is None:
-        accuracy = reported_accuracy(bundle, options.samples)
-    else:
-        pairs = ScoredPairs.of(bundle, ranked_data(bundle.model, options.data, options.qrels, None))
-        accuracy = accuracy_on(pairs)
+    found = _with_accuracy(found, options)
     if options.measure:
-        width = row_width(found) or max(1, (found.gallery_bytes or 0) // found.gallery)
-        core = measured_core(width, found.gallery)
-    return replace(found, accuracy=accuracy, pairs=pairs, core=core)
+        width = row_width(found) or max(1, (found.gallery_bytes or 0) // (found.gallery or 1))
+        return replace(found, core=measured_core(width, found.gallery or 1))
+    return found
+
+
+def _with_accuracy(found: BundleCost, options: CostOptions) -> BundleCost:
+    """The same with R@1, if data are given or the bundle has a report."""
+    bundle = found.bundle
+    if options.data is None and not (bundle.folder / REPORT_FILES[0]).is_file():
+        return found
+    # Both load what verifies a bundle, which takes a second.
+    from cimtool.costs.measured_accuracy import accuracy_on, reported_accuracy, scored_pairs
+
+    if options.data is None:
+        return replace(found, accuracy=reported_accuracy(bundle, options.samples))
+    pairs = scored_pairs(bundle, options.data, options.qrels)
+    return replace(found, accuracy=accuracy_on(pairs), pairs=pairs)

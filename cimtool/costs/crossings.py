@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
-from cimtool.costs.ways import GalleryWay, cheapest
+from cimtool.costs.ways import BUILT, KINDS, GalleryWay, WayKind, cheapest
 
 FEWEST, MOST = 10**3, 10**8
 """Sizes of galleries between which ways are compared."""
@@ -20,18 +21,19 @@ CLOSE = 1.01
 
 @dataclass(frozen=True)
 class CheapestFrom:
-    """From this many items on these ways take the least energy; of several, none is shown to."""
+    """From this many items on the first of these ways takes the least energy.
+
+    The others, in the order of KINDS, are not shown to take more.
+    """
 
     items: int
-    ways: tuple[str, ...]
+    ways: tuple[WayKind, ...]
 
     @property
-    def text(self) -> str:
-        """The ways in words."""
-        first, *others = self.ways
-        if not others:
-            return first
-        return f"open between {', '.join((first, *others[:-1]))} and {others[-1]}"
+    def pays(self) -> bool | None:
+        """True if the compiled model on its target is cheapest; None if that is open."""
+        built = {kind in BUILT for kind in self.ways}
+        return next(iter(built)) if len(built) == 1 else None
 
 
 WaysOfSize = Callable[[int], Sequence[GalleryWay]]
@@ -44,14 +46,11 @@ def cheapest_by_size(ways: WaysOfSize, sizes: Sequence[int] = SIZES) -> tuple[Ch
     Between two neighbouring sizes whose cheapest ways differ, changes are found by halving. A
     change there and back between two sizes is not seen.
     """
-    known: dict[int, tuple[str, ...]] = {}
 
-    def at(items: int) -> tuple[str, ...]:
-        if items not in known:
-            shown = ways(items)
-            least = {one.kind for one in cheapest(shown)}
-            known[items] = tuple(one.kind for one in shown if one.kind in least)
-        return known[items]
+    @cache
+    def at(items: int) -> tuple[WayKind, ...]:
+        first, *others = (one.kind for one in cheapest(ways(items)))
+        return first, *sorted(others, key=KINDS.index)
 
     found = [CheapestFrom(sizes[0], at(sizes[0]))]
     for low, high in pairwise(sizes):
@@ -59,7 +58,9 @@ def cheapest_by_size(ways: WaysOfSize, sizes: Sequence[int] = SIZES) -> tuple[Ch
     return tuple(found)
 
 
-def _changes(at: Callable[[int], tuple[str, ...]], low: int, high: int) -> Iterator[CheapestFrom]:
+def _changes(
+    at: Callable[[int], tuple[WayKind, ...]], low: int, high: int
+) -> Iterator[CheapestFrom]:
     if at(low) == at(high):
         return
     if high <= max(low * CLOSE, low + 1):

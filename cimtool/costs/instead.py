@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +12,8 @@ from cimtool.costs.crossings import MOST, CheapestFrom
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
 from cimtool.report.document import Sentence, Tone
-from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, scaled, whole
-from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
+from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, whole
+from cimtool.report.table import Column, Content, Table, interval_cell, item_table
 
 RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 """Units of queries a second."""
@@ -74,9 +74,9 @@ def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None
 
 
 def _named(way: GalleryWay) -> str:
-    """The name of a way with its energy, and its R@1 if that is known."""
-    known = "" if way.r1 is None else f", R@1 {percent(way.r1.value)}%"
-    return f"{way.way} ({way.energy_pj.text(ENERGIES)}{known})"
+    """The name of a way with its energy, and its R@1."""
+    known = "not measured" if way.r1 is None else f"{percent(way.r1.value)}%"
+    return f"{way.way} ({way.energy_pj.text(ENERGIES)}, R@1 {known})"
 
 
 def times_text(ratio: Change) -> str:
@@ -98,18 +98,32 @@ def two_digits(value: float) -> str:
 
 
 def by_size_text(found: BundleCost) -> str:
-    """The cheapest ways from size to size, with their names in the table."""
-    if not found.cheapest_by_size:
+    """From which size on the compiled model pays, and which way is cheapest at middle prices."""
+    sizes = found.cheapest_by_size
+    if not sizes:
         return ""
-    names: dict[str, str] = {one.kind: one.way for one in found.ways}
+    names = {one.kind: one.way for one in found.ways}
+    pays = _runs(sizes, lambda one: ANSWERS[one.pays])
+    least = _runs(sizes, lambda one: names[one.ways[0]])
+    return (
+        f"Does compute-in-memory pay, from {sizes[0].items:,} to {MOST:,} items: {pays}. Cheapest "
+        f"at the middle of all prices: {least}."
+    )
 
-    def said(one: CheapestFrom) -> str:
-        return CheapestFrom(one.items, tuple(names[kind] for kind in one.ways)).text
 
-    first, *later = found.cheapest_by_size
-    parts = [f"from {first.items:,} items on {said(first)}"]
-    parts += [f"from {two_digits(one.items)} on {said(one)}" for one in later]
-    return f"Cheapest by size, up to {MOST:,}: {'; '.join(parts)}."
+ANSWERS = {True: "yes", False: "no", None: "open"}
+"""Answers to whether compute-in-memory pays."""
+
+
+def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) -> str:
+    """What is said of each size, once, with the size from which on another is."""
+    first, *later = ((one.items, said(one)) for one in sizes)
+    text = before = first[1]
+    for items, now in later:
+        if now != before:
+            text += f", from {two_digits(items)} on {now}"
+            before = now
+    return text
 
 
 def instead_table(found: BundleCost) -> list[Table]:
@@ -158,7 +172,7 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
     if found.gallery is None:
         return
     if found.accuracy is None:
-        yield "R@1 is not measured: `cimtool verify` of this bundle, or data given here, measures it"
+        yield "R@1 is not measured: `cimtool verify` measures it, or data given here"
     else:
         yield (
             f"R@1 of texts is from {found.accuracy.source}, among {found.accuracy.items:,} items; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import SIZES
@@ -17,6 +18,9 @@ WIDTH, HIGH = 680.0, 330.0
 
 NAMES = 190.0
 """Units right of the curves, for their names."""
+
+BEFORE = LEFT + 14
+"""Units left of the curves, for values such as `100 mJ`."""
 
 APART = 15.0
 """Units between two names at least."""
@@ -53,28 +57,34 @@ def _drawn(one: GalleryWay) -> bool:
 
 
 def instead_picture(found: BundleCost) -> str | None:
-    """Energy of a query in each way against items, and where another way becomes the cheapest.
+    """Energy of a query in each way against items.
 
-    None if the gallery's size cannot vary.
+    Where another way becomes the cheapest stands a mark, and where the answer to whether
+    compute-in-memory pays changes a dashed line. None if the gallery's size cannot vary.
     """
     if not found.cheapest_by_size or not (curves := way_curves(found)):
         return None
     energies = [energy for one in curves for _, energy in one.points]
-    across = svg.Scale(SIZES[0], SIZES[-1], LEFT, WIDTH - NAMES, True)
+    across = svg.Scale(SIZES[0], SIZES[-1], BEFORE, WIDTH - NAMES, True)
     up = svg.spanning(energies, TOP + HIGH, TOP, True)
     parts = [
         svg.axis(across, up.end, up.start, svg.tick_text, "items in the gallery"),
         svg.axis(up, across.start, across.end, _energy, "energy of a query", upright=True),
     ]
-    for one in found.cheapest_by_size[1:]:
+    for before, one in pairwise(found.cheapest_by_size):
         x = across.at(one.items)
-        parts.append(svg.line(x, up.end, x, up.start, "same"))
+        if one.pays != before.pays:
+            parts.append(svg.line(x, up.end, x, up.start, "same"))
     heights = _apart([up.at(one.points[-1][1]) for one in curves], up.start)
     for curve, y in zip(curves, heights, strict=True):
         at = [(across.at(items), up.at(energy)) for items, energy in curve.points]
         moves = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
         parts.append(svg.path(f"curve {svg.series(curve.series)}", ["M", moves], curve.name))
         parts += _name(curve, at[-1], across.end, y)
+    for before, one in pairwise(found.cheapest_by_size):
+        if one.ways[0] != before.ways[0]:
+            (now,) = (way for way in found.ways_at(one.items) if way.kind == one.ways[0])
+            parts.append(svg.mark(across.at(one.items), up.at(now.energy_pj.value or 0.0), 0, 3.5))
     label = "Energy of a query in each way, by number of items"
     return svg.document(up.start + 44, label, parts, WIDTH)
 

@@ -297,7 +297,10 @@ def instead_pictures(estimate: BundleCost, level: BlockLevel = "shown") -> list[
     picture = instead_picture(estimate)
     if picture is None:
         return []
-    said = "Energy of a query in each way, by number of items; dashed: another is the cheapest"
+    said = (
+        "Energy of a query in each way, by number of items; marks: another is the cheapest; "
+        "dashed: whether compute-in-memory pays changes"
+    )
     return [Picture("instead", picture, said, level)]
 
 

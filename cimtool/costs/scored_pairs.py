@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import ArgumentError
 from cimtool.base.intervals import Change
-from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.measures import RANK
 from cimtool.reference.queries import metrics, uncertainties
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import Truth
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features
 
 R1 = "r1_text_to_video"
 """The name of R@1 of texts in metrics."""
@@ -31,29 +29,6 @@ class ScoredPairs:
     text: Features
     video: Features
     scores: Array
-
-    @classmethod
-    def of(cls, bundle: Bundle, data: Embeddings) -> ScoredPairs:
-        """Encode and score data by a bundle.
-
-        Raises ArgumentError if nothing is right in them, and for a bundle that holds its gallery.
-        """
-        if bundle.gallery is not None:
-            raise ArgumentError(
-                "{data} is {}; {} holds its gallery, whose R@1 `cimtool verify` measures",
-                data.file,
-                bundle.name,
-            )
-        if not data.truth.ranks:
-            raise ArgumentError(
-                "{data} is {}, which does not say what is right for a {}; expected pairs or "
-                "judgements",
-                data.file,
-                data.called[0],
-            )
-        digital = Simulator(bundle.program)
-        text, video = (digital.encode(m, getattr(data, m)) for m in ("text", "video"))
-        return cls(data, text, video, digital.score(text, video))
 
     @property
     def truth(self) -> Truth:

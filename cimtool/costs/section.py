@@ -9,7 +9,6 @@ from typing import Any
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
 from cimtool.costs import instead, render
-from cimtool.costs.accuracy import accuracy_of_rows
 from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
 from cimtool.costs.bundle_cost import BundleCost, bundle_cost
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
@@ -37,6 +36,9 @@ class CostSection(ReportSection, name="cost"):
 
         Monte Carlo beside it has the references' number of samples.
         """
+        # It loads what verifies a bundle; `cost` imports this section, and does not verify.
+        from cimtool.costs.measured_accuracy import accuracy_of_rows
+
         samples, drift, bundle = measured.references.samples, measured.drift, measured.bundle
         found = bundle_cost(bundle, samples, drift.worth.ranked_items)
         items = len(measured.data.video)

@@ -140,7 +140,7 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
 
 
 def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:
-    """The way of least energy, and then all that are not shown to take more; empty if none is known.
+    """The way of least energy, and then all that are not shown to take more; none if none is known.
 
     A way whose energy is a lower bound is never the first, unless no other is known.
     """
