@@ -13,7 +13,7 @@ OF_RAW_ROWS: tuple[WayKind, ...] = ("raw rows", "CPU core", "GPU", "GPU in batch
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class WayAccuracy:
     """R@1 of texts by kind of way, among `items`, and where it is from."""
 
     r1: Mapping[WayKind, Change]

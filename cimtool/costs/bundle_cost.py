@@ -13,7 +13,7 @@ from cimtool.base.options import EMBEDDINGS, FILE, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
-from cimtool.costs.accuracy import Accuracy
+from cimtool.costs.accuracy import WayAccuracy
 from cimtool.costs.crossings import CheapestFrom, cheapest_by_size
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.machines import MeasuredCore, machine_ways, measured_core
@@ -28,6 +28,7 @@ from cimtool.reference.larger_gallery import MOST_ITEMS
 from cimtool.report.result import Result
 from cimtool.verification.references import References
 
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
     """The cost of a bundle on its target, and of a query in every way that is known.
@@ -37,7 +38,7 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
     """
 
     bundle: Bundle
-    accuracy: Accuracy | None = None
+    accuracy: WayAccuracy | None = None
     pairs: ScoredPairs | None = None
     core: MeasuredCore | None = None
 

@@ -116,7 +116,7 @@ ANSWERS = {True: "yes", False: "no", None: "open"}
 
 
 def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) -> str:
-    """What is said of each size, once, with the size from which on another is."""
+    """Each text once, with the size from which on it holds."""
     first, *later = ((one.items, said(one)) for one in sizes)
     text = before = first[1]
     for items, now in later:
@@ -168,7 +168,7 @@ def _share(one: Change | None) -> Content:
 
 
 def instead_notes(found: BundleCost) -> Iterator[str]:
-    """What the rows are: where R@1 is from, notes and reasons of single rows."""
+    """The source of R@1, and the notes and reasons of rows."""
     if found.gallery is None:
         return
     if found.accuracy is None:
@@ -191,13 +191,13 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
 
 
 def ways_table(found: BundleCost) -> list[Table]:
-    """What each way in the memory stores and converts; no table if none is known."""
+    """The cells, arrays and conversions of each way in the memory; no table if none is known."""
     stored = [one for one in found.all_ways if one.cells is not None]
     if not stored:
         return []
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
-        (Column("stored"), lambda w: w.note.partition(";")[0]),
+        (Column("stored"), lambda w: w.note),
         (Column("cells\nper item", whole), lambda w: w.cells),
         (Column("arrays", whole), lambda w: w.arrays),
         (Column("conversions", whole), lambda w: w.conversions),

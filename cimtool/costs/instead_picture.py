@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from textwrap import wrap
 
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import SIZES
@@ -119,17 +120,8 @@ def instead_svg(found: BundleCost, name: str, said: str) -> str | None:
         return None
     title = f"{name} on {found.target.name}: what a query costs, and what instead"
     parts = [svg.text(16, 24, title, style="title")]
-    lines = _lines(said)
+    lines = wrap(said, 100)
     parts += [svg.text(16, 44 + 16 * i, line, style="soft") for i, line in enumerate(lines)]
     top = 56 + 16 * len(lines)
     parts.append(svg.group(16, top, 1, [picture]))
     return svg.file_text(WIDTH + 32, top + TOP + HIGH + 52, title, said, parts)
-
-
-def _lines(text: str, width: int = 100) -> list[str]:
-    """A text in lines of at most `width` characters."""
-    lines = [""]
-    for word in text.split():
-        joined = f"{lines[-1]} {word}".strip()
-        lines = [*lines[:-1], joined] if len(joined) <= width else [*lines, word]
-    return lines

@@ -134,7 +134,7 @@ def cpu_name() -> str:
 
 @dataclass(frozen=True)
 class MachineWork:
-    """What a machine does for one query: `read` bytes, and arithmetic `operations`.
+    """The work of one query on a machine: `read` bytes, and arithmetic `operations`.
 
     `subject` is what it computes: raw rows, or the build if its rows have two widths.
     """
@@ -188,7 +188,7 @@ def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None
         energy = latency.times(1000 * measured.power)
     place = own.name if measured is None else measured.name
     name = f"{work.subject}, CPU core"
-    return GalleryWay("CPU core", name, items, place, energy, latency, 1, 1, note=note)
+    return GalleryWay("CPU core", name, items, place, energy, latency, chips=1, note=note)
 
 
 def full_batch(machine: Machine, work: MachineWork) -> int:
@@ -212,4 +212,6 @@ def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> 
     energy = Quantity(each, (), each / spread, each * spread)
     note = f"{machine.name}: peak rates at full power ({machine.source})"
     latency = Quantity(time_ns)
-    return GalleryWay(kind, name, items, machine.name, energy, latency, batch, 1, note=note)
+    return GalleryWay(
+        kind, name, items, machine.name, energy, latency, batch=batch, chips=1, note=note
+    )

@@ -11,7 +11,7 @@ from cimtool.base.intervals import Interval
 from cimtool.base.json_files import read_json
 from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
-from cimtool.costs.accuracy import Accuracy, accuracy_by_kind
+from cimtool.costs.accuracy import WayAccuracy, accuracy_by_kind
 from cimtool.costs.scored_pairs import R1, ScoredPairs
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.calibration_rows import require_unseen
@@ -26,7 +26,7 @@ from cimtool.verification.report import FORMAT_VERSION
 
 def accuracy_of_rows(
     bundle: Bundle, rows: Iterable[StageRow], samples: int, items: int, source: str
-) -> Accuracy:
+) -> WayAccuracy:
     """The accuracy by the rows of a report, which end with the compiled model."""
     stages = {row.stage: row.with_interval(R1) for row in rows}
     built = list(stages.values())[-1] if stages else None
@@ -37,16 +37,16 @@ def accuracy_of_rows(
         built,
         "in the memory" if in_memory else "digital",
     )
-    return Accuracy(known, items, source)
+    return WayAccuracy(known, items, source)
 
 
-def accuracy_on(pairs: ScoredPairs) -> Accuracy:
+def accuracy_on(pairs: ScoredPairs) -> WayAccuracy:
     """The accuracy on data: of raw rows, and of the digital score."""
     raw = raw_products(pairs.data)
     known = accuracy_by_kind(
         None if raw is None else pairs.r1(raw), None, pairs.r1(pairs.scores), "digital"
     )
-    return Accuracy(known, len(pairs.data.video), pairs.data.file)
+    return WayAccuracy(known, len(pairs.data.video), pairs.data.file)
 
 
 def scored_pairs(bundle: Bundle, data: EmbeddingsLike, qrels: File | None) -> ScoredPairs:
@@ -74,7 +74,7 @@ def scored_pairs(bundle: Bundle, data: EmbeddingsLike, qrels: File | None) -> Sc
     return ScoredPairs(read, text, video, digital.score(text, video))
 
 
-def reported_accuracy(bundle: Bundle, samples: int) -> Accuracy | None:
+def reported_accuracy(bundle: Bundle, samples: int) -> WayAccuracy | None:
     """The accuracy that the bundle's own `report.json` has; None if there is no report.
 
     Raises CimError for a file that is no report, and for the report of another bundle.

@@ -140,13 +140,11 @@ def stand_ins(program: Program) -> dict[str, Array]:
     for name, known in program.score.inputs.items():
         low, high = np.asarray(known.lo, np.int64), np.asarray(known.hi, np.int64)
         middle = (low + high) // 2
-        width = known.shape[1:]
-        if not width:
+        if len(known.shape) == 1:
             found[name] = np.full(MOST_ITEMS, middle)
             continue
-        spread = (high - low) / SPREAD
-        rows = np.rint(middle + spread * drawn.normal(size=(MOST_ITEMS, *width))).astype(np.int64)
-        rows = np.clip(rows, low, high)
+        normal = drawn.normal(size=(MOST_ITEMS, int(known.shape[1])))
+        rows = np.rint(middle + (high - low) * (normal / SPREAD)).astype(np.int64).clip(low, high)
         row = np.arange(MOST_ITEMS)
         for end, at in ((low, row % rows.shape[1]), (high, (row + 1) % rows.shape[1])):
             rows[row, at] = np.broadcast_to(end, rows.shape[1])[at]
@@ -208,26 +206,29 @@ class WaysInArrays:
             one.text + one.walk(graph) for one, graph in zip(sized, graphs, strict=True)
         )
         use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
-        made = ArrayWay(
-            kind,
-            note if self.kept else f"{note}; estimated from the bits of features",
-            found,
-            (few, many),
-            (first, second),
-            use,
-            sized[1].floorplan.resident,
-            length,
+        r1, recall = self._measured(make, length)
+        return ArrayWay(
+            kind=kind,
+            note=note if self.kept else f"{note}; estimated from the bits of features",
+            found=found,
+            counts=(few, many),
+            walks=(first, second),
+            use=use,
+            resident=sized[1].floorplan.resident,
+            length=length,
+            r1=r1,
+            recall=recall,
         )
-        return made if self.pairs is None else replace(made, **self._measured(make, length))
 
-    def _measured(self, make: Maker, length: int | None) -> dict[str, Change | None]:
-        """R@1 on the pairs, and the recall of a shortlist."""
+    def _measured(self, make: Maker, length: int | None) -> tuple[Change | None, Change | None]:
+        """R@1 on the pairs, and the recall of a shortlist; None without pairs."""
         job, pairs = self.job, self.pairs
-        assert pairs is not None
+        if pairs is None:
+            return None, None
         graph = job.fitted(make, make(pairs.video))
         programmed = Simulator(job.program_with(graph))
         if length is None:
-            return {"r1": pairs.r1(programmed.score(pairs.text))}
+            return pairs.r1(programmed.score(pairs.text)), None
         scores, count = np.array(pairs.scores), min(length, pairs.scores.shape[1])
         best, held = scores.argmax(axis=1)[:, None], 0
         for rows, distances in programmed.iter_distances(pairs.text):
@@ -236,7 +237,7 @@ class WaysInArrays:
             off = np.ones(distances.shape, bool)
             np.put_along_axis(off, listed, False, axis=1)
             scores[rows][off] = -np.inf
-        return {"r1": pairs.r1(scores), "recall": counted_share(held, len(scores))}
+        return pairs.r1(scores), counted_share(held, len(scores))
 
 
 def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:

@@ -19,6 +19,7 @@ from cimtool.reference.larger_gallery import MOST_ITEMS
 from cimtool.reference.metrics import int8_products
 from cimtool.verification.drift import without_cosine
 
+
 def ranked_data(
     model: ModelCard, data: EmbeddingsLike, qrels: File | None, distractors: EmbeddingsLike | None
 ) -> Embeddings:
@@ -33,7 +34,7 @@ def ranked_data(
 
 
 def check_items(gallery: int | None, data: Embeddings) -> None:
-    """Raise CimError for a larger gallery that is smaller than that of the data, or beyond 10^12."""
+    """Raise CimError for a larger gallery that is smaller than the data's, or beyond 10^12."""
     if gallery is None:
         return
     if gallery > MOST_ITEMS:

@@ -166,20 +166,21 @@ def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
 ) -> None:
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=2,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=1,
     )  # fmt: skip
     found = api.cost(tmp_path / "b", gallery=1000, data=small_trunk.eval)
-    (whole,) = [one for one in ways_of(found) if one.note == "items of whole mu"]
-    assert whole.way == "build, shortlist of 2"
-    made = api.program(tmp_path / "b", small_trunk.eval)
+    stored = "items of 2 bits of mu with queries of 4"
+    (few,) = [one for one in ways_of(found) if one.note == stored]
+    assert few.way == "build, shortlist of 1"
+    made = api.program(tmp_path / "b", small_trunk.eval, shortlist_bits=2, query_bits=4)
     top = api.simulate(made.bundle.folder, small_trunk.eval)["top_index"]
     assert found.pairs is not None
     right = found.pairs.truth.text_to_video
-    assert whole.r1 is not None
-    assert whole.r1.value == pytest.approx((top[:, 0] == right).mean())
+    assert few.r1 is not None
+    assert few.r1.value == pytest.approx((top[:, 0] == right).mean())
     best = found.pairs.scores.argmax(axis=1)
-    assert whole.recall is not None
-    assert whole.recall.value == (top == best[:, None]).any(axis=1).mean() < 1
+    assert few.recall is not None
+    assert few.recall.value == (top == best[:, None]).any(axis=1).mean() < 1
 
 
 def test_a_line_through_two_quantities() -> None:
