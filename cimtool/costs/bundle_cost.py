@@ -44,7 +44,7 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
 
     @cached_property
     def ways_of_size(self) -> tuple[WayOfSize, ...]:
-        """Every way for any number of items; of one kind the best comes first."""
+        """Every way for any number of items."""
         if self.gallery is None:
             return ()
         others = (*machine_ways(self, self.core), *query_ways(self.bundle, self, self.pairs))
@@ -65,11 +65,9 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         return tuple(one if known is None else known.of(one) for one in ways)
 
     def ways_at(self, items: int) -> tuple[GalleryWay, ...]:
-        """The ways of `ways` for another number of items; those that are refused are left out."""
+        """One way of each kind for another number of items."""
         if items not in self._sized:
-            every = zip(self.ways_of_size, self.all_ways, strict=True)
-            shown = [of for of, one in every if any(one is row for row in self.ways)]
-            self._sized[items] = tuple(of(items) for of in shown)
+            self._sized[items] = tuple(one_of_each([of(items) for of in self.ways_of_size]))
         return self._sized[items]
 
     @cached_property

@@ -20,9 +20,9 @@ RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 
 
 PAYS: dict[Tone, str] = {
-    "good": "compute-in-memory pays",
-    "bad": "compute-in-memory does not pay",
-    "": "whether compute-in-memory pays is open",
+    "good": "Compute-in-memory pays here.",
+    "bad": "Compute-in-memory does not pay here.",
+    "": "Whether compute-in-memory pays here is open.",
 }
 """The answer by tone."""
 
@@ -52,19 +52,19 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence
         return []
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
-    said = PAYS[tone]
     first = least[0]
     if len(least) == 1:
         text = f"Cheapest among {items:,} items: {_named(first)}"
     else:
-        others = " and ".join(_named(one) for one in least)
-        text = f"Among {items:,} items no way is shown to be cheapest, at these prices: {others}"
+        *some, last = (_named(one) for one in least)
+        text = f"Among {items:,} items no way is shown to be cheapest, at these prices: "
+        text += f"{', '.join(some)} and {last}"
     rival = _rival(ways, first)
     if rival is not None and rival not in least:
         ratio = times(rival, first)
         assert ratio is not None
         text += f"; {_named(rival)} takes {times_text(ratio)} as much"
-    return [Sentence(f"{text}. Here {said}.", "verdict", tone)]
+    return [Sentence(f"{text}. {PAYS[tone]}", "verdict", tone)]
 
 
 def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None:
@@ -131,8 +131,7 @@ def instead_table(found: BundleCost) -> list[Table]:
     if found.gallery is None:
         return []
     least = cheapest(found.ways)
-    among = "" if found.accuracy is None else f", among {found.accuracy.items:,}"
-    accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval")
+    accuracy = Column("R@1 %", percent, "of texts, with its interval")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
         (Column("energy", whole), lambda w: _cell(w, w.energy_pj, ENERGIES)),

@@ -95,7 +95,7 @@ class QueryWays(Named):
     def of(cls, bundle: Bundle, found: Estimate, pairs: ScoredPairs | None) -> Iterator[WayOfSize]:
         """The ways of a bundle; `found` is its cost with its gallery.
 
-        Their accuracy is measured on `pairs`. Of several ways of a kind, the best comes first.
+        Their accuracy is measured on `pairs`.
         """
 
 
@@ -107,11 +107,26 @@ def query_ways(
     return [way for kind in kinds for way in kind.of(bundle, found, pairs)]
 
 
+ENOUGH = 0.99
+"""The recall that a shortlist needs to be preferred to others for its energy."""
+
+
 def one_of_each(ways: Sequence[GalleryWay]) -> list[GalleryWay]:
-    """The first way of each kind, in the order of KINDS; a refused one only if it is the only."""
-    ordered = sorted(ways, key=lambda one: bool(one.refused))
-    found = {kind: [one for one in ordered if one.kind == kind] for kind in KINDS}
-    return [of_kind[0] for of_kind in found.values() if of_kind]
+    """The best way of each kind, in the order of KINDS; a refused one only if there is no other.
+
+    Of shortlists that are known to hold enough it is the one of least energy, else the one that
+    holds most; of those that are not measured it is the first.
+    """
+    found = [[one for one in ways if one.kind == kind] for kind in KINDS]
+    return [min(of_kind, key=_rank) for of_kind in found if of_kind]
+
+
+def _rank(way: GalleryWay) -> tuple[bool, int, float]:
+    if way.recall is None:
+        return bool(way.refused), 2, 0.0
+    if way.recall.value >= ENOUGH:
+        return bool(way.refused), 0, way.energy_pj.value or 0.0
+    return bool(way.refused), 1, -way.recall.value
 
 
 def times(one: GalleryWay, other: GalleryWay) -> Change | None:

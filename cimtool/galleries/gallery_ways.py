@@ -8,8 +8,9 @@ stand-ins with the bits of the compiled features: what a query takes depends on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -38,9 +39,6 @@ MOST_ITEMS = 128
 SHARE = 8
 """Features are also reduced to d / SHARE dimensions, if calibration rows differ in that many."""
 
-ENOUGH = 0.99
-"""The recall that a shortlist needs to be preferred to others for its energy."""
-
 SPREAD = 16
 """The range of a feature in standard deviations of its stand-ins."""
 
@@ -50,8 +48,8 @@ class ArrayWay:
     """A way whose products are in arrays that hold a gallery.
 
     `walks` are the costs of a text and of these products with galleries of `counts` items. If it
-    draws up a shortlist, the best `length` items are scored digitally by `found`, the cost of the
-    compiled bundle.
+    draws up a shortlist of `length` items, `exact` is the cost of their digital scores by the size
+    of the gallery. `found` is the cost of the compiled bundle.
     """
 
     kind: WayKind
@@ -61,6 +59,7 @@ class ArrayWay:
     walks: tuple[Cost, Cost]
     use: MemoryUse
     resident: bool
+    exact: Callable[[int], Cost]
     length: int | None = None
     r1: Change | None = None
     recall: Change | None = None
@@ -68,14 +67,6 @@ class ArrayWay:
     def name(self, items: int) -> str:
         """The name in tables."""
         return _named(None if self.length is None else min(self.length, items))
-
-    def rank(self, items: int) -> tuple[float, float]:
-        """The order of shortlists for a number of items: the lowest first."""
-        if self.recall is None:
-            return 2.0, 0.0
-        if self.recall.value >= ENOUGH:
-            return 0.0, self.at(items).energy_pj.value or 0.0
-        return 1.0, -self.recall.value
 
     def at(self, items: int) -> GalleryWay:
         """The way for a number of items; refused if loads of a larger gallery are not known."""
@@ -85,8 +76,7 @@ class ArrayWay:
         energy = between(first.energy_pj, second.energy_pj, share)
         latency = between(first.latency_ns, second.latency_ns, share)
         if self.length is not None:
-            sized, scored = self.found.with_gallery(items), min(self.length, items)
-            exact = sized.walk(sized.program.score, scored)
+            exact = self.exact(items)
             energy, latency = energy + exact.energy_pj, latency + exact.latency_ns
         arrays, text = sum(one.arrays_for(items) for one in self.use.matrices), self.found.text
         tiles, on_chip = self.found.floorplan.tiles + arrays, self.use.arrays_per_chip
@@ -112,7 +102,7 @@ def _named(length: int | None) -> str:
 def gallery_ways(
     compiled: Bundle, found: Estimate, pairs: ScoredPairs | None = None
 ) -> Iterator[WayOfSize]:
-    """The ways of a bundle, of several shortlists the best first; `found` has the gallery's size.
+    """The ways of a bundle; `found` is its cost with the gallery's size.
 
     None if `found` has no gallery, and if the bundle holds its gallery already. Accuracy is
     measured on `pairs` if the bundle keeps calibration items, on which converters are fitted.
@@ -161,6 +151,22 @@ class WaysInArrays:
     pairs: ScoredPairs | None
     kept: bool
 
+    @property
+    def length(self) -> int:
+        """Items of a shortlist."""
+        return self.job.compiled.settings.shortlist or DEFAULT_SHORTLIST
+
+    @cached_property
+    def _exact(self) -> Callable[[int], Cost]:
+        """The cost of a shortlist's digital scores in a gallery of so many items."""
+
+        @cache
+        def exact(items: int) -> Cost:
+            sized = self.found.with_gallery(items)
+            return sized.walk(sized.program.score, min(self.length, items))
+
+        return exact
+
     def in_memory(self) -> Iterator[WayOfSize]:
         """The whole score in the memory."""
         try:
@@ -169,12 +175,9 @@ class WaysInArrays:
             yield _refused("in the memory", None, error)
 
     def shortlists(self) -> Iterator[WayOfSize]:
-        """Shortlists of few bits, of all of `mu`, and of few bits of its components.
-
-        Those that are known to hold enough come first, the least energy first; then by recall.
-        """
+        """Shortlists of few bits of `mu`, of few bits of its components, and of all of `mu`."""
         settings, program = self.job.compiled.settings, self.job.compiled.program
-        length = settings.shortlist or DEFAULT_SHORTLIST
+        length = self.length
         ways: list[ArrayWay] = []
         try:
             distances = distance_graph(program.score)
@@ -191,8 +194,7 @@ class WaysInArrays:
         except CimError as error:
             if not ways:
                 yield _refused("shortlist", length, error)
-        for one in sorted(ways, key=lambda way: way.rank(self.found.gallery or 0)):
-            yield one.at
+        yield from (one.at for one in ways)
 
     def _way(self, kind: WayKind, make: Maker, note: str, length: int | None = None) -> ArrayWay:
         """A way with its products in arrays; CimError if no array can hold the items."""
@@ -215,6 +217,7 @@ class WaysInArrays:
             walks=(first, second),
             use=use,
             resident=sized[1].floorplan.resident,
+            exact=self._exact,
             length=length,
             r1=r1,
             recall=recall,

@@ -34,7 +34,7 @@ def ranked_data(
 
 
 def check_items(gallery: int | None, data: Embeddings) -> None:
-    """Raise CimError for a larger gallery that is smaller than the data's, or beyond 10^12."""
+    """Raise CimError for a gallery smaller than that of the data, or beyond 10^12 items."""
     if gallery is None:
         return
     if gallery > MOST_ITEMS:

@@ -133,7 +133,7 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_80_columns(
     assert (ran.status, ran.err) == (0, "")
     _, cheapest, by_size, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith("Cheapest among 10,000,000 items: build, shortlist of 100 (")
-    assert cheapest.endswith("Here compute-in-memory pays.")
+    assert cheapest.endswith("Compute-in-memory pays here.")
     assert by_size.startswith("Does compute-in-memory pay, from 1,000 to 100,000,000 items: ")
     assert title == "One query against 10,000,000 items"
     names = [

@@ -34,7 +34,7 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
     (said,) = cheapest_sentence(ways, 7000)
     assert said.text == (
         "Cheapest among 7,000 items: the shortlist (100 pJ, R@1 25.0%); the GPU (900 pJ, R@1 "
-        "25.0%) takes 9 times (4.5 to 18) as much. Here compute-in-memory pays."
+        "25.0%) takes 9 times (4.5 to 18) as much. Compute-in-memory pays here."
     )
     assert said.tone == "good"
 
@@ -43,7 +43,7 @@ def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
     (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), 7000)
     assert said.text.startswith("Cheapest among 7,000 items: the raw rows (10 pJ, R@1 25.0%); ")
     assert said.text.endswith(
-        "takes 3 times (3 to 3) as much. Here compute-in-memory does not pay."
+        "takes 3 times (3 to 3) as much. Compute-in-memory does not pay here."
     )
     assert said.tone == "bad"
 
@@ -52,7 +52,7 @@ def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
     (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), 7000)
     assert said.text == (
         "Among 7,000 items no way is shown to be cheapest, at these prices: the GPU (10 pJ, R@1 "
-        "25.0%) and the digital (15 pJ, R@1 25.0%). Here whether compute-in-memory pays is open."
+        "25.0%) and the digital (15 pJ, R@1 25.0%). Whether compute-in-memory pays here is open."
     )
     assert said.tone == ""
     assert cheapest_sentence((), 7) == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cimtool.base.intervals import Change
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind, cheapest, one_of_each, times
 
@@ -78,6 +80,17 @@ def test_one_of_each_kind_the_first_that_is_not_refused() -> None:
     assert [one.kind for one in kept] == ["raw rows", "in the memory", "shortlist"]
     assert kept[2].energy_pj.value == 3
     assert kept[1].refused == "too large"
+
+
+def test_of_shortlists_the_cheapest_that_holds_enough_is_taken() -> None:
+    def listed(energy: float, recall: float) -> GalleryWay:
+        return replace(way("shortlist", energy), recall=Change(recall, recall, recall))
+
+    few, many, most = listed(1, 0.9), listed(3, 0.99), listed(2, 1.0)
+    assert one_of_each([few, many, most]) == [most]
+    assert one_of_each([few, many]) == [many]
+    assert one_of_each([listed(1, 0.5), few]) == [few]
+    assert one_of_each([way("shortlist", 5), few]) == [few]
 
 
 def test_queries_a_second_are_those_of_batches_one_after_another() -> None:
