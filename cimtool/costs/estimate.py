@@ -25,7 +25,7 @@ from cimtool.hardware.placement import Floorplan, Placement, floorplan, placemen
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
-from cimtool.ir.types import rows_of_item
+from cimtool.ir.types import Type, rows_of_item
 from cimtool.verification.references import References
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
@@ -192,17 +192,23 @@ class Estimate(ScoredQuery):
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""
-        used = {name for node in graph.nodes for name in node.inputs}
-        read = [
-            known for name, known in graph.inputs.items() if name in used and "m" in known.shape
-        ]
-        whole = {**extents, "m": self.gallery or 0}
-        bits = sum(elements(known, whole) * width(known) for known in read)
-        kind = "sram" if bits <= self.rates.prices.buffer_bits else "dram"
+        kind = "sram" if self.in_buffer(graph) else "dram"
         found = Operations()
-        for known in read:
+        for known in _stored_values(graph):
             found += Operations.of(kind, elements(known, extents), width(known))
         return found
+
+    def in_buffer(self, graph: Graph) -> bool:
+        """True if SRAM holds the values of the whole gallery that a graph reads."""
+        whole = {"n": 1, "m": self.gallery or 0}
+        bits = sum(elements(known, whole) * width(known) for known in _stored_values(graph))
+        return bits <= self.rates.prices.buffer_bits
+
+
+def _stored_values(graph: Graph) -> list[Type]:
+    """The values of items that a graph reads."""
+    used = {name for node in graph.nodes for name in node.inputs}
+    return [known for name, known in graph.inputs.items() if name in used and "m" in known.shape]
 
 
 def estimate(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
@@ -158,12 +158,18 @@ class WaysInArrays:
 
     @cached_property
     def _exact(self) -> Callable[[int], Cost]:
-        """The cost of a shortlist's digital scores in a gallery of so many items."""
+        """The cost of a shortlist's digital scores in a gallery of so many items.
 
-        @cache
+        It depends on how many are scored, and on the memory that holds them all.
+        """
+        known: dict[tuple[int, bool], Cost] = {}
+
         def exact(items: int) -> Cost:
-            sized = self.found.with_gallery(items)
-            return sized.walk(sized.program.score, min(self.length, items))
+            sized, score = self.found.with_gallery(items), self.found.program.score
+            key = min(self.length, items), sized.in_buffer(score)
+            if key not in known:
+                known[key] = sized.walk(score, key[0])
+            return known[key]
 
         return exact
 
@@ -204,9 +210,8 @@ class WaysInArrays:
         graphs = [make(held) for held in (once, twice)]
         sized = [replace(found, program=job.program_with(graph)) for graph in graphs]
         few, many = len(once["mu"]), len(twice["mu"])
-        first, second = (
-            one.text + one.walk(graph) for one, graph in zip(sized, graphs, strict=True)
-        )
+        text = sized[1].text
+        first, second = (text + one.walk(graph) for one, graph in zip(sized, graphs, strict=True))
         use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
         r1, recall = self._measured(make, length)
         return ArrayWay(
