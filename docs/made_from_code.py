@@ -46,7 +46,8 @@ SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
 
 RETURNED = (
     *(Bundle, Matcher, ProgrammedBundle, ProgrammedCam, GalleryShards, Report, BundleComparison),
-    *(Sweep, Tuned, BundleCost, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun, Evaluation),
+    *(Sweep, Tuned, BundleCost, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun),
+    Evaluation,
 )
 """Classes of what functions of the library return."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 from cimtool.base.intervals import Change
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
+from cimtool.costs.raw_rows import two_digits
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
 from cimtool.report.document import Sentence, Tone
-from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, whole
-from cimtool.report.table import Column, Content, Table, interval_cell, item_table
+from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, scaled, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
 
 RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 """Units of queries a second."""
@@ -81,20 +83,12 @@ def _named(way: GalleryWay) -> str:
 
 def times_text(ratio: Change) -> str:
     """A multiple with its ends; an end that no price bounds is left open."""
-    low, high = two_digits(ratio.low), two_digits(ratio.high)
-    if ratio.low <= 0 or ratio.high == float("inf"):
-        ends = f"at least {low}" if ratio.low > 0 else "at these prices, parts left out"
-    else:
-        ends = f"{low} to {high}"
-    return f"{two_digits(ratio.value)} times ({ends})"
-
-
-def two_digits(value: float) -> str:
-    """Two significant digits, without an exponent where a number is large."""
-    if value == float("inf"):
-        return "any"
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+    value, low = two_digits(ratio.value), two_digits(ratio.low)
+    if ratio.low <= 0:
+        return f"{value} times"
+    if math.isinf(ratio.high):
+        return f"{value} times (at least {low})"
+    return f"{value} times ({low} to {two_digits(ratio.high)})"
 
 
 def by_size_text(found: BundleCost) -> str:
@@ -134,13 +128,13 @@ def instead_table(found: BundleCost) -> list[Table]:
     accuracy = Column("R@1 %", percent, "of texts, with its interval")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
-        (Column("energy", whole), lambda w: _cell(w, w.energy_pj, ENERGIES)),
+        (Column("energy", whole), lambda w: _cell(w.energy_pj, ENERGIES)),
         (
             Column("from, to", whole, essential=False),
             lambda w: w.energy_pj.range_text(ENERGIES) or None,
         ),
-        (Column("latency", whole), lambda w: _cell(w, w.latency_ns, TIMES)),
-        (Column("queries/s", whole), lambda w: _cell(w, _upper(w.queries_per_s), RATES)),
+        (Column("latency", whole), lambda w: _cell(w.latency_ns, TIMES)),
+        (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
         (Column("chips", whole), lambda w: w.chips),
         (accuracy, lambda w: _share(w.r1)),
     )
@@ -153,13 +147,15 @@ def instead_table(found: BundleCost) -> list[Table]:
     return [made.named("instead", "verdict")]
 
 
-def _cell(way: GalleryWay, quantity: Quantity, units: Units) -> Content:
+def _cell(quantity: Quantity, units: Units) -> Content:
     return None if quantity.value is None else quantity.cell(units)
 
 
-def _upper(rate: Quantity) -> Quantity:
-    """A rate whose time lacks parts: it is at most this, and no sign says more."""
-    return Quantity(rate.value, (), rate.low, rate.high)
+def _rate(rate: Quantity) -> Content:
+    """Queries a second, `<` before an upper bound: a time that lacks parts."""
+    if rate.value is None:
+        return None
+    return Cell(f"{'< ' * rate.lower_bound}{scaled(rate.value, RATES)}", rate.value)
 
 
 def _share(one: Change | None) -> Content:

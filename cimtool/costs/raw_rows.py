@@ -55,14 +55,14 @@ class TimesRaw:
         if one.high < 1 and not self.lower_bound:
             tone = "good"
         return Sentence(
-            f"Energy per query: {least}{_two_digits(one.value)} times ({_two_digits(one.low)} to "
-            f"{_two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items.",
+            f"Energy per query: {least}{two_digits(one.value)} times ({two_digits(one.low)} to "
+            f"{two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items.",
             "verdict",
             tone,
         )
 
 
-def _two_digits(value: float) -> str:
+def two_digits(value: float) -> str:
     """Two significant digits, without an exponent where a number is large."""
     rounded = float(f"{value:.2g}")
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -115,9 +115,7 @@ def gallery_ways(
     if len(job.right.get("mu", ())) < 2:
         kept, features = False, stand_ins(compiled.program)
         job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)
-    ways = WaysInArrays(job, found, pairs if kept else None, kept)
-    yield from ways.in_memory()
-    yield from ways.shortlists()
+    yield from WaysInArrays(job, found, pairs if kept else None, kept).ways()
 
 
 def stand_ins(program: Program) -> dict[str, Array]:
@@ -173,36 +171,30 @@ class WaysInArrays:
 
         return exact
 
-    def in_memory(self) -> Iterator[WayOfSize]:
-        """The whole score in the memory."""
+    def ways(self) -> Iterator[WayOfSize]:
+        """The whole score in the memory, then shortlists; those of no array with the reason."""
+        yield self._sized("in the memory", self.job.whole, "the whole score")
+        settings, length = self.job.compiled.settings, self.length
         try:
-            yield self._way("in the memory", self.job.whole, "the whole score").at
+            distances = distance_graph(self.job.compiled.program.score)
         except CimError as error:
-            yield _refused("in the memory", None, error)
+            yield _refused("shortlist", length, error)
+            return
+        few, (item, query) = self.job.few_bits, FEW_BITS
+        for dimensions in (None, len(few.of_item) // SHARE if self.kept else 0):
+            bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
+            if dimensions is None or 0 < dimensions <= few.principal.most:
+                yield self._sized("shortlist", self.job.maker(bits), str(bits), length)
+        whole = partial(program_gallery, distances, settings=settings)
+        yield self._sized("shortlist", whole, "items of whole mu", length)
 
-    def shortlists(self) -> Iterator[WayOfSize]:
-        """Shortlists of few bits of `mu`, of few bits of its components, and of all of `mu`."""
-        settings, program = self.job.compiled.settings, self.job.compiled.program
-        length = self.length
-        ways: list[ArrayWay] = []
+    def _sized(self, kind: WayKind, make: Maker, note: str, length: int | None = None) -> WayOfSize:
         try:
-            distances = distance_graph(program.score)
-            few, (item, query) = self.job.few_bits, FEW_BITS
-            for dimensions in (None, len(few.of_item) // SHARE if self.kept else 0):
-                bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
-                if dimensions is None or 0 < dimensions <= few.principal.most:
-                    ways.append(self._way("shortlist", self.job.maker(bits), str(bits), length))
-            whole = "items of whole mu"
-            ways.append(
-                self._way("shortlist", lambda held: program_gallery(distances, held, settings),
-                          whole, length)
-            )  # fmt: skip
+            return self._way(kind, make, note, length).at
         except CimError as error:
-            if not ways:
-                yield _refused("shortlist", length, error)
-        yield from (one.at for one in ways)
+            return _refused(kind, length, error)
 
-    def _way(self, kind: WayKind, make: Maker, note: str, length: int | None = None) -> ArrayWay:
+    def _way(self, kind: WayKind, make: Maker, note: str, length: int | None) -> ArrayWay:
         """A way with its products in arrays; CimError if no array can hold the items."""
         job, found = self.job, self.found
         once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
