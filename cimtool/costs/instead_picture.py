@@ -14,10 +14,10 @@ from cimtool.report import svg
 from cimtool.report.charts import LEFT, TOP
 from cimtool.report.formats import ENERGIES, scaled
 
-WIDTH, HIGH = 680.0, 330.0
+WIDTH, HIGH = 560.0, 300.0
 """Width of the picture, and length of its vertical axis, in units."""
 
-NAMES = 190.0
+NAMES = 160.0
 """Units right of the curves, for their names."""
 
 BEFORE = LEFT + 14
@@ -118,9 +118,9 @@ def instead_svg(found: BundleCost, name: str, said: str) -> str | None:
     picture = instead_picture(found)
     if picture is None:
         return None
-    title = f"{name} on {found.target.name}: what a query costs, and what instead"
+    title = f"{svg.shortened(name)} on {found.target.name}: what instead"
     parts = [svg.text(16, 24, title, style="title")]
-    lines = wrap(said, 100)
+    lines = wrap(said, 86)
     parts += [svg.text(16, 44 + 16 * i, line, style="soft") for i, line in enumerate(lines)]
     top = 56 + 16 * len(lines)
     parts.append(svg.group(16, top, 1, [picture]))
