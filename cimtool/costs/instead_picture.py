@@ -122,6 +122,6 @@ def instead_svg(found: BundleCost, name: str, said: str) -> str | None:
     parts = [svg.text(16, 24, title, style="title")]
     lines = wrap(said, 86)
     parts += [svg.text(16, 44 + 16 * i, line, style="soft") for i, line in enumerate(lines)]
-    top = 56 + 16 * len(lines)
+    top = 40 + 16 * len(lines)
     parts.append(svg.group(16, top, 1, [picture]))
     return svg.file_text(WIDTH + 32, top + TOP + HIGH + 52, title, said, parts)
