@@ -15,7 +15,7 @@ from cimtool.bundle.api import Matcher as Matcher
 from cimtool.bundle.api import load as load
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.costs.estimate import Estimate
+from cimtool.costs.bundle_cost import BundleCost
 from cimtool.experiments.engine import TableFormat
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
@@ -380,23 +380,31 @@ def compare(
 def cost(
     bundle: Path | str,
     *,
+    qrels: File | None = None,
     gallery: int | None = None,
     samples: int = 10,
     operating_point: str | None = None,
     digital: Path | str | None = None,
-) -> Estimate:
+    data: EmbeddingsLike | None = None,
+    measure: bool = False,
+) -> BundleCost:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
-    at the operating point come first, then reference prices. The tables of the file `digital`
-    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
-    on, and for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside every other way to answer it,
+    such as raw rows and Monte Carlo. The target's figures at the operating point come first, then
+    reference prices. The tables of the file `digital` replace the target's `process` and `digital`.
+    R@1 is measured on `data`, else it is that of the bundle's `report.json`. Raises CimError for a
+    number below 1 or beyond 10^12, for a point that the target does not have, for the report of
+    another bundle, and for `data`, `qrels` or `measure` without what they need.
 
     * `bundle`: The bundle's folder.
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `gallery`: Items that a query is scored against.
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `operating_point`: Operating point [default: the first].
     * `digital`: TOML file of the digital unit: its process, width, clock and prices.
+    * `data`: Embeddings to measure R@1 on [default: the bundle's report.json, if any].
+    * `measure`: Time raw rows in int8 on one core of this machine. [default: False]
     """
 
 def program(

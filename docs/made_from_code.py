@@ -21,7 +21,7 @@ from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
 from cimtool.cli.commands.targets import describe, describe_cam
 from cimtool.cli.group import Command
-from cimtool.costs.estimate import Estimate
+from cimtool.costs.bundle_cost import BundleCost
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.training_grid import TrainingGrid
@@ -46,7 +46,8 @@ SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
 
 RETURNED = (
     *(Bundle, Matcher, ProgrammedBundle, ProgrammedCam, GalleryShards, Report, BundleComparison),
-    *(Sweep, Tuned, Estimate, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun, Evaluation),
+    *(Sweep, Tuned, BundleCost, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun),
+    Evaluation,
 )
 """Classes of what functions of the library return."""
 

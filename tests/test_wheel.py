@@ -109,7 +109,7 @@ def test_a_users_program_is_typed_by_the_wheel(installed: Path, tmp_path: Path) 
     )  # fmt: skip
     first, second, third, fourth, last = done.stdout.splitlines()
     assert 'Revealed type is "numpy.ndarray' in first
-    assert 'Revealed type is "cimtool.costs.estimate.Estimate"' in second
+    assert 'Revealed type is "cimtool.costs.bundle_cost.BundleCost"' in second
     assert "[arg-type]" in third
     assert 'has no attribute "nothing"' in fourth
     assert last.startswith("Found 2 errors")

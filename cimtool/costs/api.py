@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from cimtool.costs.estimate import cost as cost
+from cimtool.costs.bundle_cost import cost as cost

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
-from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.errors import ArgumentError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
-from cimtool.base.options import FILE, Record, option, optional, takes
-from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.area import OccupiedArea, occupied_area
 from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
@@ -29,10 +25,9 @@ from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.target import Target, with_digital
+from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
-from cimtool.ir.types import rows_of_item
-from cimtool.report.result import Result
+from cimtool.ir.types import Type, rows_of_item
 from cimtool.verification.references import References
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
@@ -58,7 +53,7 @@ class ScoredQuery:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
+class Estimate(ScoredQuery):
     """The cost of a compiled program on a target, at one operating point, and of a query."""
 
     program: Program
@@ -191,17 +186,23 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""
-        used = {name for node in graph.nodes for name in node.inputs}
-        read = [
-            known for name, known in graph.inputs.items() if name in used and "m" in known.shape
-        ]
-        whole = {**extents, "m": self.gallery or 0}
-        bits = sum(elements(known, whole) * width(known) for known in read)
-        kind = "sram" if bits <= self.rates.prices.buffer_bits else "dram"
+        kind = "sram" if self.in_buffer(graph) else "dram"
         found = Operations()
-        for known in read:
+        for known in _stored_values(graph):
             found += Operations.of(kind, elements(known, extents), width(known))
         return found
+
+    def in_buffer(self, graph: Graph) -> bool:
+        """True if SRAM holds the values of the whole gallery that a graph reads."""
+        whole = {"n": 1, "m": self.gallery or 0}
+        bits = sum(elements(known, whole) * width(known) for known in _stored_values(graph))
+        return bits <= self.rates.prices.buffer_bits
+
+
+def _stored_values(graph: Graph) -> list[Type]:
+    """The values of items that a graph reads."""
+    used = {name for node in graph.nodes for name in node.inputs}
+    return [known for name, known in graph.inputs.items() if name in used and "m" in known.shape]
 
 
 def estimate(
@@ -228,57 +229,3 @@ def estimate(
     return Estimate(
         program=program, settings=build.settings, target=build.target, rates=rates, **vars(known)
     )
-
-
-def estimate_bundle(
-    bundle: Bundle,
-    samples: int,
-    gallery: int | None = None,
-    operating_point: str | None = None,
-    digital: Path | None = None,
-) -> Estimate:
-    """Estimate the cost of a bundle on its target, as `cost` does."""
-    for name, value in (("gallery", gallery), ("samples", samples)):
-        if value is not None and not 1 <= value < 2**63:
-            wanted = "at least 1" if value < 1 else "less than 2^63"
-            raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
-    held = bundle.gallery
-    query = ScoredQuery(
-        bundle.model.dimension,
-        samples,
-        gallery,
-        None if held is None else held.shortlist,
-        None if held is None else held.cam,
-        bundle.model.called,
-    )
-    target = bundle.target if digital is None else with_digital(bundle.target, digital)
-    build = Configuration(target, bundle.settings)
-    return estimate(bundle.program, build, query, operating_point)
-
-
-class CostOptions(Record):
-    """The options of `cost`."""
-
-    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
-    samples: int = option(
-        "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
-    )
-    operating_point: str | None = optional("Operating point [default: the first].", "NAME")
-    digital: Path | str | None = optional(
-        "TOML file of the digital unit: its process, width, clock and prices.", FILE
-    )
-
-
-@takes(CostOptions)
-def cost(options: CostOptions) -> Estimate:
-    """Place a bundle on its target, and estimate operations, latency, energy and area.
-
-    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
-    at the operating point come first, then reference prices. The tables of the file `digital`
-    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
-    on, and for a point that the target does not have.
-    """
-    file = None if options.digital is None else Path(options.digital)
-    bundle = open_bundle(options.bundle)
-    return estimate_bundle(bundle, options.samples, options.gallery, options.operating_point, file)

@@ -102,17 +102,6 @@ class Assumed(TomlTable):
     bandwidth: float
 
 
-class Machine(TomlTable):
-    """A machine of another kind: power in W, GB/s of its memory, TOPS of 8-bit products."""
-
-    name: str
-    power: float
-    bandwidth: float
-    tops: float | None = None
-    status: str
-    source: str
-
-
 class Reference(TomlTable):
     """The whole file of reference prices."""
 
@@ -128,7 +117,6 @@ class Reference(TomlTable):
     leakages: tuple[Leakage, ...] = Field(strict=False)
     assumed: Assumed
     nodes: tuple[TechnologyNode, ...] = Field(strict=False)
-    machines: tuple[Machine, ...] = Field(strict=False)
 
     def factor(self, polynomial: Literal["energy", "delay"], node: float, voltage: float) -> float:
         """The factor of a node at a supply, interpolated linearly between two nodes."""

@@ -1,4 +1,4 @@
-"""The costs of the other ways, at the same prices: raw rows in 8 bits in digital, and sampling."""
+"""Raw rows in 8 bits in the digital unit, at the same prices as a compiled query."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from cimtool.costs.operations import Operations, digital_products, elements
 from cimtool.costs.overheads import with_leakage
 from cimtool.costs.totals import Cost
 from cimtool.report.document import Sentence, Tone
-from cimtool.report.formats import ENERGIES
 
 BITS = 8
+
+
+def row_width(estimate: Estimate) -> int | None:
+    """Numbers of a raw row of either side; None for rows of two widths."""
+    rows = (estimate.program.text.inputs["x"], estimate.program.video.inputs["x"])
+    numbers, other = (elements(one, {"n": 1}) for one in rows)
+    return numbers if numbers == other else None
 
 
 def raw_query(estimate: Estimate) -> Cost | None:
@@ -22,9 +28,8 @@ def raw_query(estimate: Estimate) -> Cost | None:
     It is the products of the rows, and one read of each number: from SRAM if it holds the whole
     gallery, else from DRAM.
     """
-    rows = (estimate.program.text.inputs["x"], estimate.program.video.inputs["x"])
-    numbers, other = (elements(one, {"n": 1}) for one in rows)
-    if estimate.gallery is None or numbers != other:
+    numbers = row_width(estimate)
+    if estimate.gallery is None or numbers is None:
         return None
     products, prices = estimate.gallery * numbers, estimate.rates.prices
     kind = "sram" if products * BITS <= prices.buffer_bits else "dram"
@@ -44,21 +49,21 @@ class TimesRaw:
     items: int
     lower_bound: bool
 
-    def sentence(self, more: str = "") -> Sentence:
-        """The multiple in words; `more` follows."""
+    def sentence(self) -> Sentence:
+        """The multiple in words."""
         one, least = self.times, "at least " * self.lower_bound
         tone: Tone = "bad" if one.low > 1 else ""
         if one.high < 1 and not self.lower_bound:
             tone = "good"
         return Sentence(
-            f"Energy per query: {least}{_two_digits(one.value)} times ({_two_digits(one.low)} to "
-            f"{_two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items{more}.",
+            f"Energy per query: {least}{two_digits(one.value)} times ({two_digits(one.low)} to "
+            f"{two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items.",
             "verdict",
             tone,
         )
 
 
-def _two_digits(value: float) -> str:
+def two_digits(value: float) -> str:
     """Two significant digits, without an exponent where a number is large."""
     rounded = float(f"{value:.2g}")
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
@@ -74,45 +79,3 @@ def times_raw(estimate: Estimate) -> TimesRaw | None:
         return None
     ends = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))
     return TimesRaw(Change(own.value / other.value, *ends), estimate.gallery, own.lower_bound)
-
-
-def verdict(estimate: Estimate) -> list[Sentence]:
-    """The same as a sentence, with the energy of raw rows; without a gallery, what it takes."""
-    if estimate.gallery is None:
-        return [
-            Sentence(
-                "The number of items is not given, on which it depends whether the model pays "
-                "against raw rows in int8.",
-                "verdict",
-            )
-        ]
-    raw, found = raw_query(estimate), times_raw(estimate)
-    said = []
-    if raw is not None and found is not None:
-        place = "DRAM" if raw.digital.count("dram") else "SRAM"
-        more = (
-            f", which need no model and take {raw.energy_pj.full_text(ENERGIES)} in digital at the "
-            f"same prices, read from {place}"
-        )
-        said.append(found.sentence(more))
-    return said + sampling_verdict(estimate)
-
-
-def sampling_verdict(estimate: Estimate) -> list[Sentence]:
-    """The energy of a query by Monte Carlo, with stored samples, beside that of the compiled one.
-
-    Nothing if one is not known. Both encode the query alike; lower bounds have no multiple.
-    """
-    if (sampled := estimate.montecarlo) is None or (query := estimate.query) is None:
-        return []
-    own, score, text = query.energy_pj, sampled.stored.energy_pj, estimate.text.energy_pj
-    if own.lower_bound or text.lower_bound or not (own.value and score.value and text.value):
-        return []
-    times = (text.value + score.value) / own.value
-    return [
-        Sentence(
-            f"Monte Carlo with K={sampled.samples} and stored samples takes {_two_digits(times)} "
-            "times the energy of this query.",
-            "verdict",
-        )
-    ]

@@ -8,17 +8,19 @@ from typing import Any
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences
 from cimtool.costs.area import area_table
+from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
+from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.instead import (
+    instead_json,
+    instead_notes,
+    instead_table,
+    verdict,
+    ways_table,
+)
+from cimtool.costs.instead_picture import instead_picture
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
-from cimtool.costs.raw_rows import raw_query, verdict
-from cimtool.costs.roofline import (
-    bounds_text,
-    energy_picture,
-    other_machines,
-    roofline,
-    time_picture,
-)
 from cimtool.costs.silicon import interval_sentence
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
@@ -54,18 +56,20 @@ UNIT_NAMES = {
 """The units of prices, by how the price grows with width."""
 
 
-def document(estimate: Estimate, name: str = "") -> Document:
-    """All of an estimate: totals, layers and their places, missing parts, and Monte Carlo."""
+def document(estimate: BundleCost, name: str = "") -> Document:
+    """All of an estimate: what instead, totals, layers and their places, and Monte Carlo."""
     point, area, plan = estimate.rates.point, estimate.area.total, estimate.floorplan
     at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
     bound = area.value is not None and area.lower_bound
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
+    points = query_bounds(estimate)
     energies = (f"{of}: {energy_headline(cost)}" for of, cost in totals(estimate).items())
     return Document(
         f"{place}, {at}",
         (
             *verdict(estimate),
+            *instead_table(estimate),
             Sentence(fit_sentence(plan), "verdict"),
             *(Sentence(one, "verdict") for one in energies),
             total_table(estimate).named("totals"),
@@ -75,9 +79,11 @@ def document(estimate: Estimate, name: str = "") -> Document:
             Sentence(f"area: {area.full_text(AREAS)}{without}{_known_area(estimate)}"),
             area_table(estimate.area),
             Sentence(programming_sentence(estimate)),
+            *notes(instead_notes(estimate)),
+            *ways_table(estimate),
             part_table(estimate),
-            *bound_table(estimate),
-            *notes(bound_sentences(estimate)),
+            *bound_table(points),
+            *notes([bounds_text(points)] if points else ()),
             *montecarlo_table(estimate),
             *notes(montecarlo_sentences(estimate), "detail"),
             price_table(estimate),
@@ -87,9 +93,9 @@ def document(estimate: Estimate, name: str = "") -> Document:
                 placement_svg(estimate.placements, plan, place),
                 f"Placement of {place}: {fit_sentence(plan)}",
             ),
-            *query_pictures(estimate),
+            *instead_pictures(estimate),
         ),
-        lambda: estimate_json(estimate),
+        lambda: cost_json(estimate),
     )
 
 
@@ -295,32 +301,16 @@ def _place(estimate: Estimate) -> str:
     return "in arrays, like the score, with samples stored and loaded like the gallery"
 
 
-def bound_table(estimate: Estimate) -> list[Table]:
-    """Busy time of each part of a query, by gallery size; no table without a gallery."""
-    points = [one for one in roofline(estimate) if one.shown]
-    if not points:
+def instead_pictures(estimate: BundleCost, level: BlockLevel = "shown") -> list[Picture]:
+    """The picture of all ways by the size of the gallery, if that can vary."""
+    picture = instead_picture(estimate)
+    if picture is None:
         return []
-    names = [name for name in PARTS if any(name in one.times for one in points)]
-    columns = (Column("items", whole), *(Column(n, whole) for n in names), Column("bound by"))
-    rows = [
-        (one.items, *(_scaled_cell(one.times.get(name), TIMES) for name in names), one.bound)
-        for one in points
-    ]
-    made = make_table("What bounds a query", columns, rows, sortable=False)
-    return [made.named("bounds", "detail")]
-
-
-def query_pictures(estimate: Estimate, level: BlockLevel = "shown") -> list[Picture]:
-    """The pictures of a query by the size of its gallery."""
-    points = roofline(estimate)
-    if len(points) < 2:
-        return []
-    busy = "Busy time of each part of a query, by number of items"
-    other = "Energy of a query, by number of items, with other ways to score it"
-    return [
-        Picture("time", time_picture(points), busy, level),
-        Picture("energy", energy_picture(points), other, level),
-    ]
+    said = (
+        "Energy of a query in each way, by number of items; marks: another is the cheapest; "
+        "dashed: whether compute-in-memory pays changes"
+    )
+    return [Picture("instead", picture, said, level)]
 
 
 def price_table(estimate: Estimate) -> Table:
@@ -339,18 +329,6 @@ def price_table(estimate: Estimate) -> Table:
     columns = [Column("kind"), *(Column(name, whole) for name in ("pJ", "from", "to"))]
     columns += [Column(name) for name in ("of", "standing", "source")]
     return make_table("Prices of digital operations", columns, rows).named("prices", "detail")
-
-
-def bound_sentences(estimate: Estimate) -> list[str]:
-    """The part that bounds a query at each gallery size, and the query on other machines."""
-    points = roofline(estimate)
-    bounds = [f"a query is {bounds_text(points)}"] if points else []
-    return bounds + [
-        f"{one.name}: {scaled(one.energy_pj, ENERGIES)} and {scaled(one.time_ns, TIMES)} per "
-        f"query, one at a time, at its peak rates and full power, bound by {one.bound} "
-        f"({one.source})"
-        for one in other_machines(estimate)
-    ]
 
 
 def assumptions(estimate: Estimate) -> list[str]:
@@ -382,11 +360,11 @@ def assumptions(estimate: Estimate) -> list[str]:
     return [*said, *estimate.rates.prices.assumptions()]
 
 
-def estimate_json(estimate: Estimate) -> dict[str, Any]:
-    """All of an estimate as plain values: ns, pJ and mm2."""
+def cost_json(estimate: BundleCost) -> dict[str, Any]:
+    """All of the cost of a bundle as plain values: ns, pJ and mm2."""
     point, sampled = estimate.rates.point, estimate.montecarlo
-    raw = raw_query(estimate)
     return {
+        **instead_json(estimate),
         "target": estimate.target.name,
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
         "gallery": estimate.gallery,
@@ -399,13 +377,11 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
         "text": estimate.text.to_json(),
         "video": estimate.video.to_json(),
         "query": None if estimate.query is None else estimate.query.to_json(),
-        "raw_query": None if raw is None else raw.to_json(),
         "area_mm2": estimate.area.total.to_json(),
         "area_parts": estimate.area.to_json(),
         "score": None if estimate.score is None else estimate.score.to_json(),
         "programming": estimate.programming.to_json(),
-        "roofline": [one.to_json() for one in roofline(estimate)],
-        "machines": [one.to_json() for one in other_machines(estimate)],
+        "bounds": [one.to_json() for one in query_bounds(estimate)],
         "gallery_bytes": estimate.gallery_bytes,
         "montecarlo": None if sampled is None else sampled.to_json(),
         "assumptions": assumptions(estimate),

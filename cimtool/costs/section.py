@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
-from cimtool.costs import raw_rows, render
+from cimtool.costs import instead, render
 from cimtool.costs.area import area_table
-from cimtool.costs.estimate import Estimate, estimate_bundle
+from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
+from cimtool.costs.bundle_cost import BundleCost, bundle_cost
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
 from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs
@@ -30,26 +32,32 @@ class CostSection(ReportSection, name="cost"):
     )
 
     @classmethod
-    def measure(cls, measured: SectionInputs) -> Estimate:
+    def measure(cls, measured: SectionInputs) -> BundleCost:
         """Estimate a query among the items that the verdict is for.
 
         Monte Carlo beside it has the references' number of samples.
         """
-        samples, items = measured.references.samples, measured.drift.worth.ranked_items
-        return estimate_bundle(measured.bundle, samples, items)
+        # It loads what verifies a bundle; `cost` imports this section, and does not verify.
+        from cimtool.costs.measured_accuracy import accuracy_of_rows
+
+        samples, drift, bundle = measured.references.samples, measured.drift, measured.bundle
+        found = bundle_cost(bundle, samples, drift.worth.ranked_items)
+        items = len(measured.data.video)
+        known = accuracy_of_rows(bundle, drift.rows, samples, items, "this report")
+        return replace(found, accuracy=known)
 
     @classmethod
-    def values(cls, found: Estimate) -> Mapping[str, Any]:
+    def values(cls, found: BundleCost) -> Mapping[str, Any]:
         """Return the content of `cost.json`."""
-        return render.estimate_json(found)
+        return render.cost_json(found)
 
     @classmethod
-    def verdict(cls, found: Estimate) -> list[Sentence]:
-        """Return the energy of a query beside those of the other ways."""
-        return raw_rows.verdict(found)
+    def verdict(cls, found: BundleCost) -> list[Sentence]:
+        """Return the cheapest way of a query, and whether compute-in-memory pays."""
+        return instead.verdict(found)
 
     @classmethod
-    def blocks(cls, found: Estimate, bundle: str) -> tuple[Block, ...]:
+    def blocks(cls, found: BundleCost, bundle: str) -> tuple[Block, ...]:
         """Return two cards, and a section with all tables."""
         fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
         picture = placement_svg(found.placements, found.floorplan, name)
@@ -61,15 +69,19 @@ class CostSection(ReportSection, name="cost"):
             *fit_facts(found.floorplan),
             ("area", found.area.total.full_text(AREAS)),
         )
+        points = query_bounds(found)
         tables: tuple[Block, ...] = (
+            *(one.named("instead") for one in instead.instead_table(found)),
+            *notes(instead.instead_notes(found), "detail"),
+            *render.instead_pictures(found, "detail"),
+            *instead.ways_table(found),
             Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
             render.layer_cost_table(found).named("cost_layers", "detail"),
             render.total_table(found).named("cost", "detail"),
             render.part_table(found),
             area_table(found.area),
-            *render.query_pictures(found, "detail"),
-            *render.bound_table(found),
-            *notes(render.bound_sentences(found), "detail"),
+            *bound_table(points),
+            *notes([bounds_text(points)] if points else (), "detail"),
             *render.montecarlo_table(found),
         )
         folded = (
@@ -90,7 +102,7 @@ class CostSection(ReportSection, name="cost"):
         )
 
 
-def _query(found: Estimate) -> Iterator[Block]:
+def _query(found: BundleCost) -> Iterator[Block]:
     """The energy and the latency of a query, and the basis of both."""
     query, point = found.query, found.rates.point
     if query is None:

@@ -1,49 +1,172 @@
-"""Ways to score one query against a gallery, as `cimtool cost` shows them side by side."""
+"""Ways to answer one query against a gallery, side by side: energy, latency, chips, accuracy."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from cimtool.base.intervals import Change
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.scored_pairs import ScoredPairs
 from cimtool.costs.totals import NOTHING, Quantity
+
+WayKind = Literal[
+    "raw rows", "CPU core", "GPU", "GPU in batches", "Monte Carlo", "digital", "in the memory",
+    "shortlist",
+]  # fmt: skip
+"""Kinds of ways, in the order of tables: each table has at most one way of a kind."""
+
+KINDS: tuple[WayKind, ...] = get_args(WayKind)
+
+BUILT: tuple[WayKind, ...] = ("digital", "in the memory", "shortlist")
+"""Kinds in which the compiled model answers on its target."""
+
+HERE = "here"
+"""The place of ways on the bundle's target, which have their prices in common."""
 
 
 @dataclass(frozen=True)
 class GalleryWay:
-    """One way to score an encoded text against all items; None: unknown.
+    """One way to answer a query against `items`; None: unknown.
 
-    `cells` counts the cells per item. `arrays` on `chips` hold all items; the arrays of a map to
-    fewer dimensions come on top. `refused` has the reason that the way is not possible.
+    `energy_pj` and `latency_ns` are of a whole query, its text encoded if the way needs that, as
+    one of `batch` queries that are answered at once. `chips` hold the model and the gallery;
+    `arrays`, `cells` of an item and `conversions` are the gallery's. Ways in the same `place` have
+    their prices in common. `r1` is R@1 of texts, `recall` the share of them whose best item a
+    shortlist holds. `refused` has the reason that the way is not possible. `note` describes it.
     """
 
+    kind: WayKind
     way: str
-    cells: int | None = None
-    arrays: int | None = None
-    chips: int | None = None
-    conversions: int | None = None
+    items: int
+    place: str = HERE
     energy_pj: Quantity = NOTHING
     latency_ns: Quantity = NOTHING
+    batch: int = 1
+    chips: int | None = None
+    arrays: int | None = None
+    cells: int | None = None
+    conversions: int | None = None
+    r1: Change | None = None
+    recall: Change | None = None
     refused: str = ""
+    note: str = ""
+
+    @property
+    def known(self) -> bool:
+        """True if it has an energy."""
+        return not self.refused and bool(self.energy_pj.value)
+
+    @property
+    def queries_per_s(self) -> Quantity:
+        """Queries a second: batches one after another, nothing of them side by side."""
+        time = self.latency_ns
+        if not (time.value and time.low and time.high):
+            return NOTHING
+        rates = (1e9 * self.batch / one for one in (time.value, time.high, time.low))
+        value, low, high = rates
+        return Quantity(value, time.missing, low, high)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        both = {name: getattr(self, name).to_json() for name in ("energy_pj", "latency_ns")}
-        return vars(self) | both
+        names = ("energy_pj", "latency_ns", "queries_per_s")
+        shares = {name: getattr(self, name) for name in ("r1", "recall")}
+        return (
+            vars(self)
+            | {name: getattr(self, name).to_json() for name in names}
+            | {name: None if one is None else vars(one) for name, one in shares.items()}
+        )
+
+
+WayOfSize = Callable[[int], GalleryWay]
+"""A way for any number of items."""
 
 
 class QueryWays(Named):
-    """Base of classes that list ways to score a query."""
+    """Base of classes that list ways to answer a query."""
 
     @classmethod
     @abstractmethod
-    def of(cls, bundle: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
-        """The ways of a bundle; `found` is its cost with its gallery."""
+    def of(cls, bundle: Bundle, found: Estimate, pairs: ScoredPairs | None) -> Iterator[WayOfSize]:
+        """The ways of a bundle; `found` is its cost with its gallery.
+
+        Their accuracy is measured on `pairs`.
+        """
 
 
-def query_ways(bundle: Bundle, found: Estimate) -> list[GalleryWay]:
-    """All known ways of a bundle; `found` is its cost with its gallery."""
-    return [way for kind in QueryWays.every().values() for way in kind.of(bundle, found)]
+def query_ways(
+    bundle: Bundle, found: Estimate, pairs: ScoredPairs | None = None
+) -> list[WayOfSize]:
+    """The ways of all known kinds of a bundle; `found` is its cost with its gallery."""
+    kinds = QueryWays.every().values()
+    return [way for kind in kinds for way in kind.of(bundle, found, pairs)]
+
+
+ENOUGH = 0.99
+"""The recall that a shortlist needs to be preferred to others for its energy."""
+
+
+def one_of_each(ways: Sequence[GalleryWay]) -> list[GalleryWay]:
+    """The best way of each kind, in the order of KINDS; a refused one only if there is no other.
+
+    Of shortlists that are known to hold enough it is the one of least energy, else the one that
+    holds most; of those that are not measured it is the first.
+    """
+    found = [[one for one in ways if one.kind == kind] for kind in KINDS]
+    return [min(of_kind, key=_rank) for of_kind in found if of_kind]
+
+
+def _rank(way: GalleryWay) -> tuple[bool, int, float]:
+    if way.recall is None:
+        return bool(way.refused), 2, 0.0
+    if way.recall.value >= ENOUGH:
+        return bool(way.refused), 0, way.energy_pj.value or 0.0
+    return bool(way.refused), 1, -way.recall.value
+
+
+def times(one: GalleryWay, other: GalleryWay) -> Change | None:
+    """The energy of a way as a multiple of another's, with its ends; None if one is unknown.
+
+    In the same place, the ends are at the same ends of the prices, which both have in common. In
+    two places each end is against the other's opposite end. Parts without a price leave an end
+    open.
+    """
+    if not (one.known and other.known):
+        return None
+    (value, low, high), (by, least, most) = (
+        (energy.value or 0.0, energy.low or 0.0, energy.high or 0.0)
+        for energy in (one.energy_pj, other.energy_pj)
+    )
+    if one.place == other.place:
+        ratios = (value / by, low / least, high / most)
+    else:
+        ratios = (value / by, low / most, high / least)
+    ends = [min(ratios), max(ratios)]
+    if other.energy_pj.lower_bound:
+        ends[0] = 0.0
+    if one.energy_pj.lower_bound:
+        ends[1] = math.inf
+    return Change(value / by, *ends)
+
+
+def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:
+    """The way of least energy, and then all that are not shown to take more; none if none is known.
+
+    A way whose energy is a lower bound is never the first, unless no other is known.
+    """
+    known = [one for one in ways if one.known]
+    if not known:
+        return ()
+    first = min(known, key=lambda one: (one.energy_pj.lower_bound, one.energy_pj.value or 0.0))
+    rest = [one for one in known if one is not first and not _dearer(one, first)]
+    return first, *rest
+
+
+def _dearer(one: GalleryWay, other: GalleryWay) -> bool:
+    ratio = times(one, other)
+    return ratio is not None and ratio.low > 1

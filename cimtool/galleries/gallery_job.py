@@ -35,7 +35,8 @@ Maker = Callable[[Mapping[str, Array]], Graph]
 class GalleryJob:
     """A gallery to put into a bundle: `video` are its features, `queries` the bundle's kept ones.
 
-    `digital` runs the compiled program with its digital score. Fits use `rows` of the kept queries.
+    `digital` runs the compiled program with its digital score. Fits use `rows` of the kept queries,
+    or of those `kept` in their place.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class GalleryJob:
         video: Features,
         digital: Simulator,
         rows: slice | BoolArray = slice(None),
+        kept: Mapping[str, Array] | None = None,
     ):
         self.compiled, self.video, self.digital = compiled, video, digital
-        program = digital.program
-        kept = {name: value[rows] for name, value in compiled.queries.items()}
+        program, every = digital.program, compiled.queries if kept is None else kept
+        kept = {name: value[rows] for name, value in every.items()}
         self.queries = features_of(program.text, kept)
         self.right = features_of(program.video, kept)
 

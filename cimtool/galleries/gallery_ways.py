@@ -1,114 +1,253 @@
-"""Ways to score one query against a gallery, and the costs of each on the target.
+"""Ways to answer a query by a gallery in the arrays, and the costs of each on the target.
 
-Calibration items are programmed into the arrays, then the same items twice. Both galleries have the
-same bits, so the energy, latency and conversions of a query are linear in the number of items; two
-galleries give the costs of any size.
+Items are programmed into the arrays, then the same items twice. Both galleries have the same bits,
+so the energy, latency and conversions of a query are linear in the number of items; two galleries
+give the costs of any size. The items are those of calibration if the bundle keeps them, else
+stand-ins with the bits of the compiled features: what a query takes depends on bits and sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.memory_use import memory_use
-from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import GalleryWay
-from cimtool.galleries.gallery_job import GalleryJob, Maker
+from cimtool.costs.memory_use import MemoryUse, memory_use
+from cimtool.costs.scored_pairs import ScoredPairs
+from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
+from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
+from cimtool.ir.program import Program
 from cimtool.passes.gallery import ShortlistBits, distance_graph, program_gallery
+from cimtool.reference.bootstrap import counted_share
 from cimtool.simulation.simulator import Simulator
 
 FEW_BITS = (2, 4)
 """Bits of items and of queries for the shortlist of few bits."""
 
 MOST_ITEMS = 128
-"""Calibration items that are programmed at most."""
+"""Items that are programmed at most to find the costs of more."""
 
 SHARE = 8
 """Features are also reduced to d / SHARE dimensions, if calibration rows differ in that many."""
 
+SPREAD = 16
+"""The range of a feature in standard deviations of its stand-ins."""
 
-def gallery_ways(compiled: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
-    """The ways of a bundle; `found` is the estimate with the gallery's size.
 
-    Empty if `found` has no gallery, if the bundle holds its gallery already, and if it keeps no
-    calibration items to program, as after compiling for a digital score.
+@dataclass(frozen=True, eq=False)
+class ArrayWay:
+    """A way whose products are in arrays that hold a gallery.
+
+    `walks` are the costs of a text and of these products with galleries of `counts` items. If it
+    draws up a shortlist of `length` items, `exact` is the cost of their digital scores by the size
+    of the gallery. `found` is the cost of the compiled bundle.
     """
-    if found.gallery is None or found.score is None or compiled.gallery is not None:
-        return ()
-    if QUERIES not in compiled.manifest["files"]:
-        return ()
-    digital = Simulator(compiled.program)
-    job = GalleryJob(compiled, {}, digital)
-    if len(job.right.get("mu", ())) < 2:
-        return ()
-    return tuple(_ways(compiled, job, found))
+
+    kind: WayKind
+    note: str
+    found: Estimate
+    counts: tuple[int, int]
+    walks: tuple[Cost, Cost]
+    use: MemoryUse
+    resident: bool
+    exact: Callable[[int], Cost]
+    length: int | None = None
+    r1: Change | None = None
+    recall: Change | None = None
+
+    def name(self, items: int) -> str:
+        """The name in tables."""
+        return _named(None if self.length is None else min(self.length, items))
+
+    def at(self, items: int) -> GalleryWay:
+        """The way for a number of items; refused if loads of a larger gallery are not known."""
+        few, many = self.counts
+        share = (items - few) / (many - few)
+        first, second = self.walks
+        energy = between(first.energy_pj, second.energy_pj, share)
+        latency = between(first.latency_ns, second.latency_ns, share)
+        if self.length is not None:
+            exact = self.exact(items)
+            energy, latency = energy + exact.energy_pj, latency + exact.latency_ns
+        arrays, text = sum(one.arrays_for(items) for one in self.use.matrices), self.found.text
+        tiles, on_chip = self.found.floorplan.tiles + arrays, self.use.arrays_per_chip
+        chips = None if on_chip is None else max(1, -(-tiles // on_chip))
+        if chips is not None and chips > 1 and self.found.target.rewritable == "per-inference":
+            if self.resident:
+                why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
+                return GalleryWay(self.kind, self.name(items), items, refused=why)
+            chips = 1
+        conversions = first.conversions + share * (second.conversions - first.conversions)
+        return GalleryWay(
+            self.kind, self.name(items), items, energy_pj=energy, latency_ns=latency, chips=chips,
+            arrays=arrays, cells=self.use.cells // self.use.items,
+            conversions=round(conversions) - text.conversions, r1=self.r1, recall=self.recall,
+            note=self.note,
+        )  # fmt: skip
 
 
-def _ways(compiled: Bundle, job: GalleryJob, found: Estimate) -> Iterator[GalleryWay]:
-    items, score = found.gallery or 0, found.score
-    assert score is not None
-    shown = (score.conversions, score.energy_pj, score.latency_ns)
-    yield GalleryWay("digital", None, 0, 0, *shown)
-    settings, program = compiled.settings, compiled.program
-    yield _in_arrays("score in the memory", job.whole, job, found, None)
-    try:
-        distances = distance_graph(program.score)
-    except CimError:
+def _named(length: int | None) -> str:
+    return "build, in the memory" if length is None else f"build, shortlist of {length:,}"
+
+
+def gallery_ways(
+    compiled: Bundle, found: Estimate, pairs: ScoredPairs | None = None
+) -> Iterator[WayOfSize]:
+    """The ways of a bundle; `found` is its cost with the gallery's size.
+
+    None if `found` has no gallery, and if the bundle holds its gallery already. Accuracy is
+    measured on `pairs` if the bundle keeps calibration items, on which converters are fitted.
+    """
+    if found.gallery is None or compiled.gallery is not None:
         return
-    length = min(settings.shortlist or DEFAULT_SHORTLIST, items)
-    yield _in_arrays(
-        f"shortlist of {length}: whole mu",
-        lambda held: program_gallery(distances, held, settings), job, found, length,
-    )  # fmt: skip
-    few, (item, query) = job.few_bits, FEW_BITS
-    width = len(few.of_item)
-    for dimensions in (None, width // SHARE):
-        bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
-        if dimensions is None or 0 < dimensions <= few.principal.most:
-            name = f"shortlist of {length}: {bits}"
-            yield _in_arrays(name, job.maker(bits), job, found, length)
+    kept = QUERIES in compiled.manifest["files"]
+    features = compiled.queries if kept else stand_ins(compiled.program)
+    job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)
+    if len(job.right.get("mu", ())) < 2:
+        kept, features = False, stand_ins(compiled.program)
+        job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)
+    yield from WaysInArrays(job, found, pairs if kept else None, kept).ways()
 
 
-def _in_arrays(
-    way: str,
-    make: Maker,
-    job: GalleryJob,
-    found: Estimate,
-    length: int | None,
-) -> GalleryWay:
-    """A way with its products in arrays; costs are extrapolated from calibration items."""
-    once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
-    twice = {name: np.concatenate([value, value]) for name, value in once.items()}
-    few, many = len(once["mu"]), len(twice["mu"])
-    try:
+def stand_ins(program: Program) -> dict[str, Array]:
+    """Features of MOST_ITEMS texts and items with the bits of a compiled program.
+
+    They are drawn around the middle of each feature's range; every row has one number at either
+    end of it, so that the values take as many bits as any. Terms of a row alone are at the middle.
+    """
+    drawn, found = np.random.default_rng(0), {}
+    for name, known in program.score.inputs.items():
+        low, high = np.asarray(known.lo, np.int64), np.asarray(known.hi, np.int64)
+        middle = (low + high) // 2
+        if len(known.shape) == 1:
+            found[name] = np.full(MOST_ITEMS, middle)
+            continue
+        normal = drawn.normal(size=(MOST_ITEMS, int(known.shape[1])))
+        rows = np.rint(middle + (high - low) * (normal / SPREAD)).astype(np.int64).clip(low, high)
+        row = np.arange(MOST_ITEMS)
+        for end, at in ((low, row % rows.shape[1]), (high, (row + 1) % rows.shape[1])):
+            rows[row, at] = np.broadcast_to(end, rows.shape[1])[at]
+        found[name] = rows
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class WaysInArrays:
+    """The ways in which arrays hold the items of a `job`; `kept` if these are of calibration."""
+
+    job: GalleryJob
+    found: Estimate
+    pairs: ScoredPairs | None
+    kept: bool
+
+    @property
+    def length(self) -> int:
+        """Items of a shortlist."""
+        return self.job.compiled.settings.shortlist or DEFAULT_SHORTLIST
+
+    @cached_property
+    def _exact(self) -> Callable[[int], Cost]:
+        """The cost of a shortlist's digital scores in a gallery of so many items.
+
+        It depends on how many are scored, and on the memory that holds them all.
+        """
+        known: dict[tuple[int, bool], Cost] = {}
+
+        def exact(items: int) -> Cost:
+            sized, score = self.found.with_gallery(items), self.found.program.score
+            key = min(self.length, items), sized.in_buffer(score)
+            if key not in known:
+                known[key] = sized.walk(score, key[0])
+            return known[key]
+
+        return exact
+
+    def ways(self) -> Iterator[WayOfSize]:
+        """The whole score in the memory, then shortlists; those of no array with the reason."""
+        yield self._sized("in the memory", self.job.whole, "the whole score")
+        settings, length = self.job.compiled.settings, self.length
+        try:
+            distances = distance_graph(self.job.compiled.program.score)
+        except CimError as error:
+            yield _refused("shortlist", length, error)
+            return
+        few, (item, query) = self.job.few_bits, FEW_BITS
+        for dimensions in (None, len(few.of_item) // SHARE if self.kept else 0):
+            bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
+            if dimensions is None or 0 < dimensions <= few.principal.most:
+                yield self._sized("shortlist", self.job.maker(bits), str(bits), length)
+        whole = partial(program_gallery, distances, settings=settings)
+        yield self._sized("shortlist", whole, "items of whole mu", length)
+
+    def _sized(self, kind: WayKind, make: Maker, note: str, length: int | None = None) -> WayOfSize:
+        try:
+            return self._way(kind, make, note, length).at
+        except CimError as error:
+            return _refused(kind, length, error)
+
+    def _way(self, kind: WayKind, make: Maker, note: str, length: int | None) -> ArrayWay:
+        """A way with its products in arrays; CimError if no array can hold the items."""
+        job, found = self.job, self.found
+        once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
+        twice = {name: np.concatenate([value, value]) for name, value in once.items()}
         graphs = [make(held) for held in (once, twice)]
-    except CimError as error:
-        return GalleryWay(way, refused=str(error))
-    items = found.gallery or 0
-    costs = [
-        score
-        for graph in graphs
-        if (score := replace(found, program=job.program_with(graph), shortlist=length).score)
-    ]
-    share = (items - few) / (many - few)
-    use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
-    arrays = sum(matrix.arrays_for(items) for matrix in use.matrices)
-    conversions = [one.conversions for one in costs]
-    return GalleryWay(
-        way,
-        use.cells // use.items,
-        arrays,
-        None if use.arrays_per_chip is None else -(-arrays // use.arrays_per_chip),
-        round(conversions[0] + share * (conversions[1] - conversions[0])),
-        between(costs[0].energy_pj, costs[1].energy_pj, share),
-        between(costs[0].latency_ns, costs[1].latency_ns, share),
-    )
+        sized = [replace(found, program=job.program_with(graph)) for graph in graphs]
+        few, many = len(once["mu"]), len(twice["mu"])
+        text = sized[1].text
+        first, second = (text + one.walk(graph) for one, graph in zip(sized, graphs, strict=True))
+        use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
+        r1, recall = self._measured(make, length)
+        return ArrayWay(
+            kind=kind,
+            note=note if self.kept else f"{note}; estimated from the bits of features",
+            found=found,
+            counts=(few, many),
+            walks=(first, second),
+            use=use,
+            resident=sized[1].floorplan.resident,
+            exact=self._exact,
+            length=length,
+            r1=r1,
+            recall=recall,
+        )
+
+    def _measured(self, make: Maker, length: int | None) -> tuple[Change | None, Change | None]:
+        """R@1 on the pairs, and the recall of a shortlist; None without pairs."""
+        job, pairs = self.job, self.pairs
+        if pairs is None:
+            return None, None
+        graph = job.fitted(make, make(pairs.video))
+        programmed = Simulator(job.program_with(graph))
+        if length is None:
+            return pairs.r1(programmed.score(pairs.text)), None
+        scores, count = np.array(pairs.scores), min(length, pairs.scores.shape[1])
+        best, held = scores.argmax(axis=1)[:, None], 0
+        for rows, distances in programmed.iter_distances(pairs.text):
+            held += int((places_of(distances, best[rows]) < count).sum())
+            listed = np.argsort(distances, axis=1, kind="stable")[:, :count]
+            off = np.ones(distances.shape, bool)
+            np.put_along_axis(off, listed, False, axis=1)
+            scores[rows][off] = -np.inf
+        return pairs.r1(scores), counted_share(held, len(scores))
+
+
+def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:
+    said = str(error)
+
+    def refused(items: int) -> GalleryWay:
+        name = _named(None if length is None else min(length, items))
+        return GalleryWay(kind, name, items, refused=said)
+
+    return refused
 
 
 def between(first: Quantity, second: Quantity, share: float) -> Quantity:

@@ -14,6 +14,9 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
 from cimtool.reference.truth import Truth
 
+MOST_ITEMS = 10**12
+"""Items of a gallery that is asked about at most."""
+
 PAIRS = 1 << 20
 """Pairs that are looked at at a time, to bound the memory."""
 

@@ -15,10 +15,9 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.model import ModelCard
 from cimtool.loading.qrels import judged_data
+from cimtool.reference.larger_gallery import MOST_ITEMS
 from cimtool.reference.metrics import int8_products
 from cimtool.verification.drift import without_cosine
-
-MOST_ITEMS = 2**63
 
 
 def ranked_data(
@@ -35,11 +34,11 @@ def ranked_data(
 
 
 def check_items(gallery: int | None, data: Embeddings) -> None:
-    """Raise CimError for a larger gallery that is smaller than that of the data, or beyond 2^63."""
+    """Raise CimError for a gallery smaller than that of the data, or beyond 10^12 items."""
     if gallery is None:
         return
-    if gallery >= MOST_ITEMS:
-        raise ArgumentError("{gallery} is {}; expected less than 2^63", gallery)
+    if gallery > MOST_ITEMS:
+        raise ArgumentError("{gallery} is {}; expected at most 10^12", gallery)
     if gallery < len(data.video):
         raise ArgumentError(
             "{gallery} is {:,}; expected at least {:,}, the number of {} that {} are ranked among",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from cimtool.hardware.cam import cam_origins
 from cimtool.hardware.target import target_names
 
 Run = Callable[..., Any]
-FILES = ("cost.json", "placement.svg", "roofline.svg")
+FILES = ("cost.json", "placement.svg", "instead.svg")
 
 
 def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
@@ -35,13 +36,14 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "programming: " in ran.out
     assert "K = 10, stored" in ran.out
     assert "Each of the 100 distances of a pair needs its own sigmoid before the mean" in ran.out
-    assert ran.out.splitlines()[-1] == (
-        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg, {tmp_path}/out/roofline.svg"
-    )
+    assert ran.out.splitlines()[-2:] == [
+        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg, {tmp_path}/out/instead.svg",
+        f"next: cimtool cost {small_bundle} --gallery 50 --data NPZ",
+    ]
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "cost.json",
+        "instead.svg",
         "placement.svg",
-        "roofline.svg",
     ]
 
 
@@ -55,8 +57,10 @@ def test_cost_as_json_is_what_is_written(cimtool: Run, small_bundle: Path, tmp_p
     assert energy["low"] < energy["value"] < energy["high"]
     parts = [one["energy_pj"]["value"] or 0 for one in written["query"]["parts"].values()]
     assert sum(parts) == pytest.approx(energy["value"])
-    assert [one["items"] for one in written["roofline"]][:2] == [1, 3]
-    assert [one["name"] for one in written["machines"]] == ["GPU A100", "CPU EPYC 7742"]
+    assert [one["items"] for one in written["bounds"]][:3] == [1, 10, 50]
+    kinds = ["raw rows", "Monte Carlo", "digital", "CPU core", "GPU", "GPU in batches"]
+    assert [one["kind"] for one in written["ways"]][:6] == kinds
+    assert written["cheapest_by_size"][0]["items"] == 1000
     sampled = written["montecarlo"]
     assert sampled["stored"]["random_normals"] == 10 * 16
     assert sampled["redrawn"]["random_normals"] == 51 * 10 * 16
@@ -121,6 +125,46 @@ def test_cost_leaves_its_files_beside_the_bundles_own(
     assert not list(bundle.folder.glob(".partial-*"))
 
 
+def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_80_columns(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out")
+    ran = cimtool(*arguments, "--data", small_trunk.eval)
+    assert (ran.status, ran.err) == (0, "")
+    _, cheapest, by_size, _, title, *lines = ran.out.splitlines()
+    assert cheapest.startswith("Cheapest among 10,000,000 items: build, shortlist of 100 (")
+    assert cheapest.endswith("Compute-in-memory pays here.")
+    assert by_size.startswith("Does compute-in-memory pay, from 1,000 to 100,000,000 items: ")
+    assert title == "One query against 10,000,000 items"
+    names = [
+        "raw int8 rows, here", "raw int8 rows, CPU core", "raw int8 rows, GPU",
+        "raw int8 rows, GPU x 201", "Monte Carlo, K=10", "build, digital", "build, in the memory",
+        "build, shortlist of 100",
+    ]  # fmt: skip
+    for name, line in zip(names, lines[2:10], strict=True):
+        assert line.startswith(f" {name} ")
+    assert "[" in lines[2]
+    assert "next: " not in ran.out
+    measured = cimtool(*arguments, "--measure").out
+    assert "raw int8 rows, CPU core: measured here on one core of " in measured
+    assert (tmp_path / "out" / "instead.svg").read_text().count('class="curve') == 8
+
+
+def test_the_report_of_another_bundle_ends_the_command(
+    cimtool: Run, small_bundle: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(small_bundle, other)
+    (other / "report.json").write_text('{"format_version": 8, "provenance": {}}')
+    ran = cimtool("cost", other, "--gallery", 50)
+    assert ran.status == 2
+    assert ran.sentence == (
+        f"{other}/report.json: is the report of another bundle than other; verify this one, or "
+        "remove the file"
+    )
+    assert not (other / "cost.json").exists()
+
+
 def test_a_score_in_the_memory_is_placed_and_counted(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -177,6 +221,11 @@ def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
         (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has no'),
         (["--gallery", "0"], "--gallery is 0; expected an integer of at least 1"),
         (["--samples", "many"], "--samples is many; expected an integer of at least 1"),
+        (["--gallery", str(10**12 + 1)], "--gallery is 1000000000001; expected at most 10^12"),
+        (["--measure"], "--measure is of ways of a query; expected --gallery with it"),
+        (["--data", "x.npz"], "--data is of ways of a query; expected --gallery with it"),
+        (["--gallery", "9", "--qrels", "x"], "--qrels is x; expected --data with it"),
+        (["--gallery", "9", "--data", "none.npz"], "none.npz"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -11,7 +11,8 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
-from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
+from cimtool.costs.bundle_cost import bundle_cost
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.overheads import leakage_density
 from cimtool.costs.prices import Prices
 from cimtool.costs.sampling import SamplingWay
@@ -153,7 +154,7 @@ def test_isaac_has_figures_of_conversions_and_shift_and_adds_alone(full_size: Fu
 def test_known_times_of_converters_bound_a_latency_without_one_of_arrays(
     small_bundle: Path,
 ) -> None:
-    found = estimate_bundle(read_bundle(small_bundle), 1)
+    found = bundle_cost(read_bundle(small_bundle), 1)
     converting = found.text.parts["converters"].time.value
     assert converting is not None
     assert found.text.latency_ns.lower_bound
@@ -294,7 +295,7 @@ def test_mistakes(small_bundle: Path) -> None:
         api.cost(small_bundle, operating_point="x")
     with pytest.raises(CimError, match="gallery is 0; expected at least 1"):
         api.cost(small_bundle, gallery=0)
-    with pytest.raises(CimError, match=r"gallery is 1000+; expected less than 2\^63"):
+    with pytest.raises(CimError, match=r"gallery is 1000+; expected at most 10\^12"):
         api.cost(small_bundle, gallery=10**300)
     with pytest.raises(CimError, match="samples is 0; expected at least 1"):
         api.cost(small_bundle, gallery=1, samples=0)

@@ -15,7 +15,7 @@ from cimtool.base.toml_files import read_toml, validated
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs import render
 from cimtool.costs.charges import digital_cost
-from cimtool.costs.estimate import estimate_bundle
+from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.overheads import around, clock_and_control, leakage_density, with_leakage
 from cimtool.costs.prices import FILE, Prices, Reference
@@ -69,7 +69,7 @@ def test_a_density_is_interpolated_between_nodes_and_held_outside() -> None:
 def test_numbers_cross_from_chip_to_chip_as_often_as_arrays_are_on_another(
     small_bundle: Path,
 ) -> None:
-    found = estimate_bundle(read_bundle(small_bundle), 1)
+    found = bundle_cost(read_bundle(small_bundle), 1)
     work, graph = Operations.of("wires", 100, 8), found.program.score
     assert around(graph, work, replace(found.floorplan, chips=None)) == work
     assert around(graph, work, replace(found.floorplan, chips=1)) == work

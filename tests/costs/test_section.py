@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool import api
-from cimtool.costs.raw_rows import verdict
+from cimtool.costs.instead import verdict
 from cimtool.demo.data import DemoFiles
 from cimtool.report.document import Sentence
 from cimtool.report.terminal import terminal
@@ -35,12 +35,19 @@ def test_an_earlier_report_may_have_other_sections() -> None:
     assert figure_changes({"cost": {}}, {"cost": [1]})[0].before is None
 
 
-def test_the_energy_of_a_query_is_in_the_verdict_for_the_gallery_asked_for(
+def test_the_cheapest_way_is_in_the_verdict_for_the_gallery_asked_for(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
     found = api.verify(small_bundle, small_trunk.eval, gallery=5000)
-    line, sampling = verdict(found.sections["cost"])
-    assert "that of raw rows in int8 among 5,000 items" in line.text
+    cost = found.sections["cost"]
+    line, by_size = verdict(cost)
+    assert " among 5,000 items" in line.text or line.text.startswith("Among 5,000 items ")
     assert terminal(found.document()).splitlines()[2] == line.text
     shown = [one.text for one in document(found).blocks if isinstance(one, Sentence)]
-    assert shown[:3] == [found.drift.worth.sentence, line.text, sampling.text]
+    assert shown[:3] == [found.drift.worth.sentence, line.text, by_size.text]
+    # R@1 is that of the rows above it.
+    (row,) = [one for one in cost.ways if one.kind == "digital"]
+    assert row.r1 is not None
+    assert row.r1.value == found.drift.rows[-1].metrics["r1_text_to_video"]
+    assert "instead" in found.document().tables
+    assert "instead" in found.document().pictures

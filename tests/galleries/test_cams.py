@@ -13,7 +13,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import previous_of, read_bundle
-from cimtool.costs.estimate import estimate_bundle
+from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.demo.data import DemoFiles
 from cimtool.galleries.cam_shortlist import SEARCH
 from cimtool.handoff.c.model import c_model
@@ -76,7 +76,7 @@ def test_verify_counts_no_difference(made: SimpleNamespace) -> None:
 
 def test_a_query_costs_a_search_and_its_exact_scores(made: SimpleNamespace) -> None:
     bundle = read_bundle(made.programmed.bundle.folder)
-    cost = estimate_bundle(bundle, samples=1).score
+    cost = bundle_cost(bundle, samples=1).score
     assert cost is not None
     assert cost.energy_pj.value == made.programmed.score.energy_pj.value
     use = made.programmed.use

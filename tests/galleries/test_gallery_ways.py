@@ -1,4 +1,4 @@
-"""Ways of a query side by side: what calibration items tell is what a programmed gallery takes."""
+"""Ways of a query in arrays: what few items tell is what a programmed gallery takes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from cimtool import api
 from cimtool.bundle.matcher import open_bundle
+from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.totals import Quantity
+from cimtool.costs.ways import GalleryWay
 from cimtool.demo.data import DemoFiles
-from cimtool.galleries.gallery_ways import between, gallery_ways
+from cimtool.galleries.gallery_ways import between, gallery_ways, stand_ins
 
 
 @pytest.fixture(scope="module", params=["hybrid", "in-memory"])
@@ -27,6 +29,11 @@ def bundle(
     return folder
 
 
+def ways_of(found: BundleCost) -> list[GalleryWay]:
+    items = found.gallery or 0
+    return [of(items) for of in gallery_ways(found.bundle, found, found.pairs)]
+
+
 @pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
 def test_a_way_takes_what_a_programmed_gallery_takes(
     bundle: Path, small_trunk: DemoFiles, tmp_path: Path
@@ -35,22 +42,62 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
         items = np.tile(held["video"], (5, 1))
     programmed = api.program(bundle, {"video": items}, output=tmp_path / "held")
     cost = api.cost(programmed.bundle.folder)
-    expected = cost.score
+    expected = cost.query
     assert expected is not None
-    ways = gallery_ways(open_bundle(bundle), api.cost(bundle, gallery=len(items)))
-    assert ways[0].way == "digital"
+    ways = ways_of(api.cost(bundle, gallery=len(items)))
     hybrid = programmed.gallery.shortlist is not None
-    name = "shortlist of 100: whole mu" if hybrid else "score in the memory"
-    (found,) = [one for one in ways if one.way == name]
+    kind, stored = ("shortlist", "items of whole mu") if hybrid else ("in the memory", "the whole")
+    (found,) = [one for one in ways if one.kind == kind and one.note.startswith(stored)]
     assert found.cells == programmed.use.cells // len(items)
-    assert (found.arrays, found.chips) == (programmed.use.arrays, programmed.use.chips)
-    assert found.conversions == pytest.approx(expected.conversions, rel=0.02)
+    assert (found.arrays, found.chips) == (programmed.use.arrays, cost.floorplan.chips)
+    conversions = expected.conversions - cost.text.conversions
+    assert found.conversions == pytest.approx(conversions, rel=0.02)
     for one, other in (
         (found.energy_pj, expected.energy_pj), (found.latency_ns, expected.latency_ns)
     ):  # fmt: skip
         assert one.value is not None
         assert one.value == pytest.approx(other.value, rel=0.05)
-    assert not gallery_ways(open_bundle(programmed.bundle.folder), cost)
+    # The programmed bundle has its own way of this kind, and no other in arrays.
+    (own,) = [one for one in cost.ways if one.kind == kind]
+    assert own.energy_pj == expected.energy_pj
+    assert not ways_of(cost)
+
+
+@pytest.mark.thorough("a second way of a gallery", quick=())
+def test_stand_ins_take_what_calibration_items_take(
+    small_trunk: DemoFiles, bundle: Path, tmp_path: Path
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "digital", target="hermes-pcm-14nm", accumulator_bits=40,
+    )  # fmt: skip
+    known, estimated = (
+        {(one.kind, one.note.partition(";")[0]): one for one in ways_of(found)}
+        for found in (
+            api.cost(bundle, gallery=100_000), api.cost(tmp_path / "digital", gallery=100_000)
+        )
+    )  # fmt: skip
+    assert set(estimated) < set(known)
+    assert len(estimated) == 3
+    for key, one in estimated.items():
+        assert one.note.endswith("; estimated from the bits of features")
+        assert one.energy_pj.value == pytest.approx(known[key].energy_pj.value, rel=0.15)
+        assert one.cells == pytest.approx(known[key].cells, rel=0.15)
+
+
+def test_stand_ins_reach_both_ends_of_every_range(small_bundle: Path) -> None:
+    program = open_bundle(small_bundle).program
+    found = stand_ins(program)
+    assert set(found) == set(program.score.inputs)
+    for name, values in found.items():
+        known = program.score.inputs[name]
+        assert np.all((known.lo <= values) & (values <= known.hi))
+        if values.ndim == 2:
+            for row in values:
+                assert np.any(row == known.lo)
+                assert np.any(row == known.hi)
+    again = stand_ins(program)
+    assert all(np.array_equal(values, again[name]) for name, values in found.items())
 
 
 @pytest.mark.thorough("other ways of a gallery; one is in the first tier")
@@ -62,8 +109,8 @@ def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_p
     )  # fmt: skip
     counts = []
     for items in (1, 3):
-        ways = gallery_ways(open_bundle(tmp_path / "b"), api.cost(tmp_path / "b", gallery=items))
-        counts += [one.conversions for one in ways if one.way == "score in the memory"]
+        ways = ways_of(api.cost(tmp_path / "b", gallery=items))
+        counts += [one.conversions or 0 for one in ways if one.kind == "in the memory"]
     assert counts[1] == 3 * counts[0] > 0
 
 
@@ -88,16 +135,50 @@ def test_exact_scores_of_a_shortlist_read_what_holds_the_whole_gallery(
 
 
 def test_few_bits_take_least(bundle: Path) -> None:
-    ways = {
-        one.way: one for one in gallery_ways(open_bundle(bundle), api.cost(bundle, gallery=100_000))
-    }
+    ways = {one.note: one for one in ways_of(api.cost(bundle, gallery=100_000))}
     assert any("components" in name for name in ways)
-    whole = ways["shortlist of 100: whole mu"]
-    few = ways["shortlist of 100: items of 2 bits of 2 components with queries of 4"]
+    whole = ways["items of whole mu"]
+    few = ways["items of 2 bits of 2 components with queries of 4"]
     assert few.cells is not None
     assert whole.cells is not None
     assert few.cells < whole.cells
-    assert not gallery_ways(open_bundle(bundle), api.cost(bundle))
+    assert not ways_of(api.cost(bundle))
+
+
+def test_shortlists_are_measured_on_data_and_the_cheapest_that_holds_enough_comes_first(
+    bundle: Path, small_trunk: DemoFiles
+) -> None:
+    found = api.cost(bundle, gallery=100_000, data=small_trunk.eval)
+    ways = [one for one in ways_of(found) if one.kind == "shortlist"]
+    # 40 items fit a shortlist of 100: nothing is lost.
+    assert {one.recall.value for one in ways if one.recall} == {1.0}
+    digital, chosen = (
+        next(one for one in found.ways if one.kind == kind) for kind in ("digital", "shortlist")
+    )
+    assert chosen.r1 == digital.r1
+    assert chosen.energy_pj.value == min(one.energy_pj.value or 0 for one in ways)
+
+
+def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=1,
+    )  # fmt: skip
+    found = api.cost(tmp_path / "b", gallery=1000, data=small_trunk.eval)
+    stored = "items of 2 bits of mu with queries of 4"
+    (few,) = [one for one in ways_of(found) if one.note == stored]
+    assert few.way == "build, shortlist of 1"
+    made = api.program(tmp_path / "b", small_trunk.eval, shortlist_bits=2, query_bits=4)
+    top = api.simulate(made.bundle.folder, small_trunk.eval)["top_index"]
+    assert found.pairs is not None
+    right = found.pairs.truth.text_to_video
+    assert few.r1 is not None
+    assert few.r1.value == pytest.approx((top[:, 0] == right).mean())
+    best = found.pairs.scores.argmax(axis=1)
+    assert few.recall is not None
+    assert few.recall.value == (top == best[:, None]).any(axis=1).mean() < 1
 
 
 def test_a_line_through_two_quantities() -> None:

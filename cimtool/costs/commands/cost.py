@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.base.options import DIR, Record, optional
-from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.output import Output, json_text
 from cimtool.cli.records import record_command
 from cimtool.costs import api
-from cimtool.costs.estimate import CostOptions
+from cimtool.costs.bundle_cost import BundleCost, CostOptions
+from cimtool.costs.instead import by_size_text
+from cimtool.costs.instead_picture import instead_svg
 from cimtool.costs.render import document
-from cimtool.costs.roofline import roofline_svg
-from cimtool.costs.ways import GalleryWay, query_ways
-from cimtool.report.document import Sentence
-from cimtool.report.formats import ENERGIES, TIMES, whole
-from cimtool.report.table import Column, Content, Table, item_table
 
 
 class CostPlace(Record):
@@ -32,35 +27,28 @@ def command(out: Output, options: CostOptions, place: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 
     Uses the target's figures at one operating point, and reference prices for parts without a
-    figure. A total that lacks a part is a lower bound. Writes cost.json, placement.svg and, with
-    a gallery, roofline.svg. For a bundle compiled with --score-mapping in-memory or hybrid, all
-    ways to compute a query against the gallery stand side by side.
+    figure. A total that lacks a part is a lower bound. With a gallery, the first table has every
+    way to answer a query: raw rows here, on a CPU core and on a GPU, Monte Carlo, and this build
+    digital, in the memory and by shortlist. Writes cost.json, placement.svg and, with a gallery,
+    instead.svg: the energy of each way by the number of items.
     """
     bundle = Path(options.bundle)
     output = place.output or bundle
     check_folder(output)
     found = api.cost(**vars(options))
-    ways = query_ways(open_bundle(bundle), found)
     name = bundle.name
-    shown = document(found, name).plus(bundle=name, ways=[one.to_json() for one in ways])
-    if ways:
-        refused = [Sentence(f"{one.way}: {one.refused}") for one in ways if one.refused]
-        shown = shown.plus(ways_table(ways, found.gallery or 0), *refused)
+    shown = document(found, name).plus(bundle=name)
     picture = placement_svg(found.placements, found.floorplan, f"{name} on {found.target.name}")
-    contents = (json_text(shown.values()) + "\n", picture, roofline_svg(found, name))
+    sizes = instead_svg(found, name, by_size_text(found))
+    contents = (json_text(shown.values()) + "\n", picture, sizes)
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
-    out.result(shown.wrote(replace_texts(output, texts, "the cost")))
+    out.result(shown.wrote(replace_texts(output, texts, "the cost"), *_next(found, bundle)))
 
 
-def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:
-    """One encoded text against all items, one row per way to score; without refused ways."""
-    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
-        (Column(f"one text against {items:,} items"), lambda w: w.way),
-        (Column("cells\nper item", whole), lambda w: w.cells),
-        (Column("arrays", whole), lambda w: w.arrays),
-        (Column("chips", whole), lambda w: w.chips),
-        (Column("conversions", whole), lambda w: w.conversions),
-        (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
-        (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
-    )
-    return item_table("Ways of a query", [one for one in ways if not one.refused], columns)
+def _next(found: BundleCost, bundle: Path) -> tuple[str, ...]:
+    """The command that measures R@1 of the ways, if it is not known."""
+    if found.gallery is None:
+        return (f"cimtool cost {bundle} --gallery M",)
+    if found.accuracy is None:
+        return (f"cimtool cost {bundle} --gallery {found.gallery} --data NPZ",)
+    return ()

@@ -1,0 +1,218 @@
+"""The ways of a query side by side: the sentence, the table, and the plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cimtool.base.intervals import Change
+from cimtool.costs.bundle_cost import BundleCost
+from cimtool.costs.crossings import MOST, CheapestFrom
+from cimtool.costs.raw_rows import two_digits
+from cimtool.costs.totals import Quantity
+from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
+from cimtool.report.document import Sentence, Tone
+from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, scaled, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
+
+RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+"""Units of queries a second."""
+
+
+PAYS: dict[Tone, str] = {
+    "good": "Compute-in-memory pays here.",
+    "bad": "Compute-in-memory does not pay here.",
+    "": "Whether compute-in-memory pays here is open.",
+}
+"""The answer by tone."""
+
+
+def verdict(found: BundleCost) -> list[Sentence]:
+    """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
+    if found.gallery is None:
+        return [
+            Sentence(
+                "The number of items is not given, on which it depends whether the model pays "
+                "against raw rows in int8.",
+                "verdict",
+            )
+        ]
+    first = cheapest_sentence(found.ways, found.gallery)
+    by_size = found.cheapest_by_size
+    return [*first, *([Sentence(by_size_text(found), "verdict")] if by_size else [])]
+
+
+def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence]:
+    """The cheapest way among these, beside the cheapest of the other side.
+
+    One side is the compiled model on its target (BUILT), the other is all else.
+    """
+    least = cheapest(ways)
+    if not least:
+        return []
+    built = {one.kind in BUILT for one in least}
+    tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
+    first = least[0]
+    if len(least) == 1:
+        text = f"Cheapest among {items:,} items: {_named(first)}"
+    else:
+        *some, last = (_named(one) for one in least)
+        text = f"Among {items:,} items no way is shown to be cheapest, at these prices: "
+        text += f"{', '.join(some)} and {last}"
+    rival = _rival(ways, first)
+    if rival is not None and rival not in least:
+        ratio = times(rival, first)
+        assert ratio is not None
+        text += f"; {_named(rival)} takes {times_text(ratio)} as much"
+    return [Sentence(f"{text}. {PAYS[tone]}", "verdict", tone)]
+
+
+def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None:
+    """The cheapest way of the other side, None if none is known."""
+    other = [one for one in ways if (one.kind in BUILT) != (first.kind in BUILT)]
+    return next(iter(cheapest(other)), None)
+
+
+def _named(way: GalleryWay) -> str:
+    """The name of a way with its energy, and its R@1."""
+    known = "not measured" if way.r1 is None else f"{percent(way.r1.value)}%"
+    return f"{way.way} ({way.energy_pj.text(ENERGIES)}, R@1 {known})"
+
+
+def times_text(ratio: Change) -> str:
+    """A multiple with its ends; an end that no price bounds is left open."""
+    value, low = two_digits(ratio.value), two_digits(ratio.low)
+    if ratio.low <= 0:
+        return f"{value} times"
+    if math.isinf(ratio.high):
+        return f"{value} times (at least {low})"
+    return f"{value} times ({low} to {two_digits(ratio.high)})"
+
+
+def by_size_text(found: BundleCost) -> str:
+    """From which size on the compiled model pays, and which way is cheapest at middle prices."""
+    sizes = found.cheapest_by_size
+    if not sizes:
+        return ""
+    names = {one.kind: one.way for one in found.ways}
+    pays = _runs(sizes, lambda one: ANSWERS[one.pays])
+    least = _runs(sizes, lambda one: names[one.ways[0]])
+    return (
+        f"Does compute-in-memory pay, from {sizes[0].items:,} to {MOST:,} items: {pays}. Cheapest "
+        f"at the middle of all prices: {least}."
+    )
+
+
+ANSWERS = {True: "yes", False: "no", None: "open"}
+"""Answers to whether compute-in-memory pays."""
+
+
+def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) -> str:
+    """Each text once, with the size from which on it holds."""
+    first, *later = ((one.items, said(one)) for one in sizes)
+    text = before = first[1]
+    for items, now in later:
+        if now != before:
+            text += f", from {two_digits(items)} on {now}"
+            before = now
+    return text
+
+
+def instead_table(found: BundleCost) -> list[Table]:
+    """One row per kind of way, the cheapest in bold; no table without a gallery."""
+    if found.gallery is None:
+        return []
+    least = cheapest(found.ways)
+    accuracy = Column("R@1 %", percent, "of texts, with its interval")
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column("way"), lambda w: w.way),
+        (Column("energy", whole), lambda w: _cell(w.energy_pj, ENERGIES)),
+        (
+            Column("from, to", whole, essential=False),
+            lambda w: w.energy_pj.range_text(ENERGIES) or None,
+        ),
+        (Column("latency", whole), lambda w: _cell(w.latency_ns, TIMES)),
+        (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
+        (Column("chips", whole), lambda w: w.chips),
+        (accuracy, lambda w: _share(w.r1)),
+    )
+    made = item_table(
+        f"One query against {found.gallery:,} items",
+        found.ways,
+        columns,
+        lambda w: "result" if w in least else "",
+    )
+    return [made.named("instead", "verdict")]
+
+
+def _cell(quantity: Quantity, units: Units) -> Content:
+    return None if quantity.value is None else quantity.cell(units)
+
+
+def _rate(rate: Quantity) -> Content:
+    """Queries a second, `<` before an upper bound: a time that lacks parts."""
+    if rate.value is None:
+        return None
+    return Cell(f"{'< ' * rate.lower_bound}{scaled(rate.value, RATES)}", rate.value)
+
+
+def _share(one: Change | None) -> Content:
+    return interval_cell(one, percent)
+
+
+def instead_notes(found: BundleCost) -> Iterator[str]:
+    """The source of R@1, and the notes and reasons of rows."""
+    if found.gallery is None:
+        return
+    if found.accuracy is None:
+        yield "R@1 is not measured: `cimtool verify` measures it, or data given here"
+    else:
+        yield (
+            f"R@1 of texts is from {found.accuracy.source}, among {found.accuracy.items:,} items; "
+            "- is not measured"
+        )
+    for one in found.ways:
+        if one.refused:
+            yield f"{one.way}: {one.refused}"
+            continue
+        held = ""
+        if one.recall is not None:
+            ends = percent_range(one.recall.low, one.recall.high)
+            held = f"it holds the best item of {percent(one.recall.value)}% {ends} of the texts"
+        if said := "; ".join(filter(None, (one.note, held))):
+            yield f"{one.way}: {said}"
+
+
+def ways_table(found: BundleCost) -> list[Table]:
+    """The cells, arrays and conversions of each way in the memory; no table if none is known."""
+    stored = [one for one in found.all_ways if one.cells is not None]
+    if not stored:
+        return []
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column("way"), lambda w: w.way),
+        (Column("stored"), lambda w: w.note),
+        (Column("cells\nper item", whole), lambda w: w.cells),
+        (Column("arrays", whole), lambda w: w.arrays),
+        (Column("conversions", whole), lambda w: w.conversions),
+        (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
+        (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
+        (Column("best item\nheld, %", percent), lambda w: _share(w.recall)),
+    )
+    made = item_table("Ways in the memory", stored, columns)
+    return [made.named("ways", "detail")]
+
+
+def instead_json(found: BundleCost) -> dict[str, Any]:
+    """The ways, the cheapest, and where another takes over, as plain values."""
+    known, core = found.accuracy, found.core
+    return {
+        "ways": [one.to_json() for one in found.all_ways],
+        "cheapest": [one.kind for one in cheapest(found.ways)],
+        "cheapest_by_size": [asdict(one) for one in found.cheapest_by_size],
+        "r1_from": None if known is None else {"source": known.source, "items": known.items},
+        "measured_core": None
+        if core is None
+        else asdict(core) | {"byte_ns": core.byte_ns.to_json()},
+    }

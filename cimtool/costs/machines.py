@@ -1,0 +1,217 @@
+"""Raw rows in 8 bits on other machines: a core of a CPU, a GPU for one query, a GPU for batches."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.costs.estimate import Estimate
+from cimtool.costs.prices import reference
+from cimtool.costs.raw_rows import row_width
+from cimtool.costs.totals import Quantity
+from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
+
+FILE = Path(__file__).with_name("machines.toml")
+
+RUNS = 9
+"""Timed runs of a measurement: the median counts, the fastest and the slowest are its ends."""
+
+MOST_BYTES = 1 << 27
+"""Bytes of rows that are measured at most: more than the caches of a core hold."""
+
+CPU_INFO = Path("/proc/cpuinfo")
+
+ENERGY_COUNTER = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+"""The energy in uJ that the CPU's package has taken, where Linux lets one read it (RAPL)."""
+
+
+class Machine(TomlTable):
+    """A machine: power in W, GB/s of its memory, TOPS of 8-bit products, cores that share both."""
+
+    name: str
+    power: float
+    bandwidth: float
+    tops: float | None = None
+    cores: int = 1
+    status: str
+    source: str
+
+
+class Machines(TomlTable):
+    """The whole file of machines."""
+
+    core: Machine
+    gpu: Machine
+
+
+@cache
+def machines() -> Machines:
+    """The machines that cimtool compares with."""
+    return validated(Machines, read_toml(FILE), str(FILE))
+
+
+@dataclass(frozen=True)
+class MeasuredCore:
+    """The time in ns in which a core of the CPU `name` takes a query past one byte of rows.
+
+    `power` in W is that of its package if its energy counter can be read, else None. `rows` of
+    `width` bytes were read in each of RUNS runs.
+    """
+
+    name: str
+    byte_ns: Quantity
+    power: float | None
+    rows: int
+    width: int
+
+    @property
+    def sentence(self) -> str:
+        """The rate, and where the power is from."""
+        assert self.byte_ns.value is not None
+        power = (
+            f"{machines().core.power / machines().core.cores:.3g} W of a core of an "
+            f"{machines().core.name} are assumed: this machine shows no energy counter"
+            if self.power is None
+            else f"{self.power:.3g} W by the energy counter of its package"
+        )
+        return (
+            f"measured here on one core of {self.name}: {self.rows:,} rows of {self.width} bytes "
+            f"at {1 / self.byte_ns.value:.3g} GB/s by ONNX Runtime, {power}"
+        )
+
+
+def measured_core(width: int, items: int) -> MeasuredCore:
+    """Time products of a query with up to `items` raw rows of `width` bytes on one core."""
+    from cimtool.emit.row_products import row_products
+    from cimtool.emit.runtime import Session
+
+    rows = max(1, min(items, MOST_BYTES // width))
+    drawn = np.random.default_rng(0)
+    held = drawn.integers(-127, 128, (width, rows), dtype=np.int8)
+    query = {"query": drawn.integers(1, 256, (1, width), dtype=np.uint8)}
+    session = Session(row_products(held), threads=1)
+    repeats = max(1, (1 << 22) // (rows * width))
+    session.run(query)
+    before, start = _energy_uj(), time.perf_counter_ns()
+    times = sorted(_time_ns(lambda: session.run(query), repeats) for _ in range(RUNS))
+    after, spent = _energy_uj(), time.perf_counter_ns() - start
+    counted = before is not None and after is not None and after > before
+    power = 1000 * (after - before) / spent if counted else None  # type: ignore[operator]
+    middle, low, high = (one / (rows * width) for one in (times[RUNS // 2], times[0], times[-1]))
+    return MeasuredCore(cpu_name(), Quantity(middle, (), low, high), power, rows, width)
+
+
+def _time_ns(run: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter_ns()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter_ns() - start) / repeats
+
+
+def _energy_uj() -> int | None:
+    try:
+        return int(ENERGY_COUNTER.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def cpu_name() -> str:
+    """The CPU's name as Linux has it, else "this CPU"."""
+    try:
+        lines = CPU_INFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names and names[0] else "this CPU"
+
+
+@dataclass(frozen=True)
+class MachineWork:
+    """The work of one query on a machine: `read` bytes, and arithmetic `operations`.
+
+    `subject` is what it computes: raw rows, or the build if its rows have two widths.
+    """
+
+    subject: str
+    read: float
+    operations: float
+
+
+def machine_work(found: Estimate, items: int) -> MachineWork:
+    """The work of a query among `items`: a product and a read of each number of raw rows.
+
+    Rows of two widths have no product; the machine then reads the encoded items and the weights of
+    a text.
+    """
+    width = row_width(found)
+    if width is not None:
+        return MachineWork("raw int8 rows", items * width, 2 * items * width)
+    sized = found.with_gallery(items)
+    query = sized.query
+    assert query is not None
+    weights = sum(place.held_bits for place in found.placements if place.graph == "text") / 8
+    operations = 2 * (query.macs + query.digital.multiplications)
+    return MachineWork("build", weights + (sized.gallery_bytes or 0), operations)
+
+
+def machine_ways(found: Estimate, measured: MeasuredCore | None = None) -> Iterator[WayOfSize]:
+    """The ways on other machines; a core that was `measured` replaces the one known."""
+    gpu = machines().gpu
+
+    def gpu_batch(items: int) -> GalleryWay:
+        work = machine_work(found, items)
+        return gpu_way(gpu, items, work, full_batch(gpu, work))
+
+    yield lambda items: core_way(items, machine_work(found, items), measured)
+    yield lambda items: gpu_way(gpu, items, machine_work(found, items))
+    yield gpu_batch
+
+
+def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None) -> GalleryWay:
+    """A query for which one core reads its bytes from its memory, at its share of power."""
+    own, spread = machines().core, reference().spread
+    power = own.power / own.cores
+    if measured is None:
+        latency, note = Quantity(work.read * own.cores / own.bandwidth), f"{own.name}: {own.source}"
+    else:
+        latency, note = measured.byte_ns.times(work.read), measured.sentence
+    if measured is None or measured.power is None:
+        energy = latency.times(1000 * power, 1000 * power / spread, 1000 * power * spread)
+    else:
+        energy = latency.times(1000 * measured.power)
+    place = own.name if measured is None else measured.name
+    name = f"{work.subject}, CPU core"
+    return GalleryWay("CPU core", name, items, place, energy, latency, chips=1, note=note)
+
+
+def full_batch(machine: Machine, work: MachineWork) -> int:
+    """The fewest queries at once whose arithmetic takes as long as one read of the bytes."""
+    assert machine.tops is not None
+    return max(
+        1, math.ceil(work.read / machine.bandwidth / (work.operations / machine.tops / 1000))
+    )
+
+
+def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> GalleryWay:
+    """A query, one of a `batch`, for all of which a GPU reads the bytes once.
+
+    The time is the longer of reading and of the arithmetic, at full power.
+    """
+    assert machine.tops is not None
+    time_ns = max(work.read / machine.bandwidth, batch * work.operations / machine.tops / 1000)
+    each, spread = 1000 * machine.power * time_ns / batch, reference().spread
+    kind: WayKind = "GPU" if batch == 1 else "GPU in batches"
+    name = f"{work.subject}, GPU" + (f" x {batch:,}" if batch > 1 else "")
+    energy = Quantity(each, (), each / spread, each * spread)
+    note = f"{machine.name}: peak rates at full power ({machine.source})"
+    latency = Quantity(time_ns)
+    return GalleryWay(
+        kind, name, items, machine.name, energy, latency, batch=batch, chips=1, note=note
+    )

@@ -1,0 +1,125 @@
+"""The first lines and the first table of a cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cimtool import api
+from cimtool.base.intervals import Change
+from cimtool.costs.crossings import CheapestFrom
+from cimtool.costs.instead import (
+    by_size_text,
+    cheapest_sentence,
+    instead_table,
+    times_text,
+    two_digits,
+    verdict,
+)
+from cimtool.costs.render import document
+from cimtool.costs.totals import Quantity
+from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind
+from cimtool.report.terminal import terminal
+
+
+def way(kind: WayKind, value: float, spread: float = 1.0, place: str = HERE) -> GalleryWay:
+    energy = Quantity(value, (), value / spread, value * spread)
+    return GalleryWay(kind, f"the {kind}", 7000, place, energy, r1=Change(0.25, 0.2, 0.3))
+
+
+def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> None:
+    ways = (way("raw rows", 1000), way("GPU", 900, 2, "A100"), way("shortlist", 100))
+    (said,) = cheapest_sentence(ways, 7000)
+    assert said.text == (
+        "Cheapest among 7,000 items: the shortlist (100 pJ, R@1 25.0%); the GPU (900 pJ, R@1 "
+        "25.0%) takes 9 times (4.5 to 18) as much. Compute-in-memory pays here."
+    )
+    assert said.tone == "good"
+
+
+def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
+    (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), 7000)
+    assert said.text.startswith("Cheapest among 7,000 items: the raw rows (10 pJ, R@1 25.0%); ")
+    assert said.text.endswith(
+        "takes 3 times (3 to 3) as much. Compute-in-memory does not pay here."
+    )
+    assert said.tone == "bad"
+
+
+def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
+    (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), 7000)
+    assert said.text == (
+        "Among 7,000 items no way is shown to be cheapest, at these prices: the GPU (10 pJ, R@1 "
+        "25.0%) and the digital (15 pJ, R@1 25.0%). Whether compute-in-memory pays here is open."
+    )
+    assert said.tone == ""
+    assert cheapest_sentence((), 7) == []
+
+
+def test_multiples_are_told_with_their_ends() -> None:
+    assert times_text(Change(1.234, 0.5, 12345.0)) == "1.2 times (0.5 to 12,000)"
+    assert times_text(Change(3.0, 2.0, float("inf"))) == "3 times (at least 2)"
+    assert two_digits(0.0456) == "0.046"
+
+
+def test_the_table_leads_and_has_one_row_a_kind(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=1000)
+    (table,) = instead_table(found)
+    assert len(table.rows) == len(found.ways) == len(KINDS) == 8
+    assert [one.kind for one in found.ways] == list(KINDS)
+    shown = document(found, "small")
+    assert shown.blocks[: len(verdict(found))] == tuple(verdict(found))
+    assert shown.blocks[len(verdict(found))] == table
+    text = terminal(shown, width=80)
+    start = text.index("One query against 1,000 items")
+    lines = text[start:].splitlines()[:12]
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith((" raw", " Monte", " build")) for line in lines) == 8
+
+
+def test_rows_are_the_costs_themselves(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=1000)
+    rows = {one.kind: one for one in found.ways}
+    query, sampled = found.query, found.montecarlo
+    assert query is not None
+    assert sampled is not None
+    assert rows["digital"].energy_pj == query.energy_pj
+    assert rows["digital"].latency_ns == query.latency_ns
+    expected = found.text.energy_pj + sampled.stored.energy_pj
+    assert rows["Monte Carlo"].energy_pj == expected
+    # 24 numbers a row: 24,000 bytes on the machines.
+    assert rows["GPU"].latency_ns.value == pytest.approx(24_000 / 1555)
+    values = found.to_dict()
+    assert [one["kind"] for one in values["ways"]][:3] == ["raw rows", "Monte Carlo", "digital"]
+    assert values["cheapest"] == ["shortlist", "raw rows", "GPU in batches"]
+    assert values["cheapest_by_size"][0]["items"] == 1000
+
+
+def test_r1_is_in_the_table_with_its_interval(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=1000)
+    known = tuple(replace(one, r1=Change(0.5, 0.4, 0.6)) for one in found.ways)
+    vars(found)["ways"] = known
+    (table,) = instead_table(found)
+    assert {row.cells[-1].line for row in table.rows} == {"50.0 [40.0, 60.0]"}
+
+
+def test_without_a_gallery_it_is_asked_for(small_bundle: Path) -> None:
+    found = api.cost(small_bundle)
+    (asked,) = verdict(found)
+    assert asked.text.startswith("The number of items is not given")
+    assert instead_table(found) == []
+    assert by_size_text(found) == ""
+
+
+def test_sizes_are_told_from_where_the_answer_changes(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=1000)
+    sizes = ((1000, "raw rows"), (2345, "raw rows", "digital"), (31_000, "shortlist"))
+    made = tuple(CheapestFrom(items, kinds) for items, *kinds in sizes)
+    vars(found)["cheapest_by_size"] = made
+    assert by_size_text(found) == (
+        "Does compute-in-memory pay, from 1,000 to 100,000,000 items: no, from 2,300 on open, from "
+        "31,000 on yes. Cheapest at the middle of all prices: raw int8 rows, here, from 31,000 on "
+        "build, shortlist of 100."
+    )

@@ -1,0 +1,108 @@
+"""Raw rows on other machines: by hand, and measured on this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cimtool import api
+from cimtool.bundle.bundle import read_bundle
+from cimtool.costs import machines, raw_rows
+from cimtool.costs.bundle_cost import bundle_cost
+from cimtool.costs.machines import (
+    MachineWork,
+    core_way,
+    full_batch,
+    gpu_way,
+    machine_work,
+    measured_core,
+)
+
+RAW = MachineWork("raw int8 rows", 100_000 * 512, 2 * 100_000 * 512)
+BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"
+
+
+def test_a_core_reads_its_share_of_the_bandwidth_at_its_share_of_the_power() -> None:
+    way = core_way(100_000, RAW)
+    # 51.2 MB at 204.8 / 64 GB/s, at 225 / 64 W.
+    assert way.latency_ns.value == pytest.approx(51.2e6 / 3.2)
+    energy = way.energy_pj
+    assert energy.value == pytest.approx(16e6 * 225 / 64 * 1000)
+    assert (energy.low, energy.high) == pytest.approx((28.125e9, 112.5e9))
+    assert way.queries_per_s.value == pytest.approx(62.5)
+
+
+def test_a_gpu_reads_the_rows_for_one_query_or_once_for_a_batch() -> None:
+    gpu = machines.machines().gpu
+    way = gpu_way(gpu, 100_000, RAW)
+    assert way.latency_ns.value == pytest.approx(51.2e6 / 1555)
+    assert way.energy_pj.value == pytest.approx(51.2e6 / 1555 * 400 * 1000)
+    # Two operations a byte: 624 TOPS take as long as 1,555 GB/s at 200.6 queries.
+    batch = full_batch(gpu, RAW)
+    assert batch == 201
+    many = gpu_way(gpu, 100_000, RAW, batch)
+    time = 201 * 2 * 51.2e6 / 624e3
+    assert many.latency_ns.value == pytest.approx(time)
+    assert many.energy_pj.value == pytest.approx(time * 400 * 1000 / 201)
+    assert many.queries_per_s.value == pytest.approx(201e9 / time)
+    assert many.way == "raw int8 rows, GPU x 201"
+    assert many.place == way.place != "here"
+
+
+def test_rows_of_two_widths_are_the_builds_own_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bundle_cost(read_bundle(BUNDLE), gallery=1000)
+    assert machine_work(found, 1000) == MachineWork("raw int8 rows", 16_000, 32_000)
+    for module in (machines, raw_rows):
+        monkeypatch.setattr(module, "row_width", lambda _: None)
+    work = machine_work(found, 1000)
+    weights = sum(p.macs * p.weight_bits / 8 for p in found.placements if p.graph == "text")
+    assert found.gallery_bytes is not None
+    assert work.read == found.gallery_bytes + weights
+    assert work.subject == "build"
+    kinds = {one.kind: one for one in found.ways}
+    assert kinds["raw rows"].refused == "rows of two widths have no product"
+    assert kinds["GPU"].way == "build, GPU"
+    assert kinds["GPU"].latency_ns.value == pytest.approx(work.read / 1555)
+
+
+def test_a_core_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machines, "ENERGY_COUNTER", tmp_path / "none")
+    monkeypatch.setattr(machines, "CPU_INFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: A fine CPU\n")
+    core = measured_core(64, 2000)
+    assert (core.name, core.power, core.rows, core.width) == ("A fine CPU", None, 2000, 64)
+    time = core.byte_ns
+    assert time.value is not None
+    assert 0 < (time.low or 0) <= time.value <= (time.high or 0)
+    assert core.sentence.startswith(
+        "measured here on one core of A fine CPU: 2,000 rows of 64 bytes at "
+    )
+    assert core.sentence.endswith("are assumed: this machine shows no energy counter")
+    way = core_way(100_000, RAW, core)
+    assert way.place == "A fine CPU"
+    assert way.latency_ns.value == pytest.approx(51.2e6 * time.value)
+    assert way.energy_pj.value == pytest.approx(51.2e6 * time.value * 225 / 64 * 1000)
+    assert way.energy_pj.low == pytest.approx(51.2e6 * (time.low or 0) * 225 / 64 * 1000 / 2)
+
+
+def test_the_energy_counter_gives_the_power(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counts = iter((1_000_000, 31_000_000))
+    monkeypatch.setattr(machines, "_energy_uj", lambda: next(counts))
+    monkeypatch.setattr(machines, "CPU_INFO", tmp_path / "none")
+    core = measured_core(64, 2000)
+    assert core.name == "this CPU"
+    assert core.power is not None
+    assert core.power > 0
+    assert "W by the energy counter of its package" in core.sentence
+    way = core_way(100_000, RAW, core)
+    assert way.energy_pj.value == pytest.approx((way.latency_ns.value or 0) * core.power * 1000)
+
+
+def test_a_measured_core_is_a_row_of_the_cost(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=3000, measure=True)
+    (row,) = [one for one in found.ways if one.kind == "CPU core"]
+    assert row.note.startswith("measured here on one core of ")
+    assert found.to_dict()["measured_core"]["rows"] == 3000
