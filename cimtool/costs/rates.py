@@ -168,10 +168,16 @@ class Rates:
         return None if one is None else one.times(layer.conversions)
 
     def _shift_add_price(self, layer: Placement, settings: Settings) -> Quantity | None:
-        unit = self.prices.unit("shifts")
+        unit, adder = self.prices.unit("shifts"), self.prices.unit("additions")
         bits = layer.weight_bits + layer.input_bits + (layer.rows - 1).bit_length()
+        if unit is None or adder is None:
+            return None
         # A shared exponent shifts the sum of its rows once, after the last cycle.
-        return None if unit is None else unit.of((layer.column_sums + layer.exponents) * bits)
+        total = unit.of((layer.column_sums + layer.exponents) * bits)
+        if not settings.weight_code.multiplies:
+            return total
+        # To go on from one digit to the next, 3 s is s + (s << 1).
+        return total + adder.of(layer.column_sums * bits)
 
     @property
     def weights(self) -> int | None:

@@ -196,7 +196,8 @@ def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> Lay
                 f"{place.layer}: slice {number} has digits from {lo} to {hi}, which a cell of "
                 f"{code.cell_bits} bits cannot hold; expected {-half} to {half - 1}"
             )
-        slices.append(ImageSlice(shift=one.shift, sign=1 if one.sign > 0 else -1, signed=signed))
+        counts = {"shift": one.shift, "sign": 1 if one.sign > 0 else -1, "factor": one.factor}
+        slices.append(ImageSlice(**counts, signed=signed))
     return LayerImage(
         rows=place.rows,
         columns=place.columns,

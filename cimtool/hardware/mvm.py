@@ -123,9 +123,9 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
             cells = column.cells
             least, most = (self._read(edge, one) for edge in column.bounds)
             for cycle in crossbar.cycles[column.cycles.start : column.cycles.stop]:
-                ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
-                lo = lo + (ends[0] << cycle.shift + cells.shift)
-                hi = hi + (ends[1] << cycle.shift + cells.shift)
+                factor = cycle.factor * cells.worth
+                ends = (least, most) if factor > 0 else (most, least)
+                lo, hi = lo + factor * ends[0], hi + factor * ends[1]
         places, half = crossbar.places, 1 << crossbar.places >> 1
         least, most = ((end + half >> places) - stored.correction for end in (lo, hi))
         return least, most
