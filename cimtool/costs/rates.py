@@ -114,7 +114,7 @@ class Rates:
         if one is not None and products is not None:
             cycles, cells = products
             within = {"converters": NOTHING, "shift-and-add": NOTHING}
-            return {"arrays": one.times(layer.macs * cycles * cells), **within}
+            return {"arrays": one.times(layer.macs * cycles * cells * layer.worked), **within}
         prices = {
             "arrays": self._array_price,
             "converters": self._converter_price,
@@ -151,12 +151,12 @@ class Rates:
             units = [(self.prices.unit(kind), size) for kind, size in many]
             total = NOTHING
             for unit, size in units:
-                total += NOTHING if unit is None else unit.of(layer.macs * size)
+                total += NOTHING if unit is None else unit.of(layer.macs * size * layer.worked)
             return total
         unit = self.prices.unit("cell_reads")
         if unit is None or self.target.process.memory is None:
             return None
-        return unit.of(layer.cells * layer.drive_cycles)
+        return unit.of(layer.cells * layer.drive_cycles * layer.worked)
 
     def _converter_price(self, layer: Placement, settings: Settings) -> Quantity | None:
         """Conversions along the reference ladder, from the target's own converter if it has one."""
@@ -205,23 +205,25 @@ class Rates:
         """Time of one product of a layer in ns, all its arrays working side by side."""
         whole, products = self.value("mvm_latency"), self._products(layer, settings)
         if whole is not None and products is not None:
-            return whole * products[0]
+            return whole * products[0] * layer.activity.busiest
         read, clock = self.value("read_latency"), self.value("clock")
         if read is None and clock is not None:
             read = 1000 / clock
         if read is None or self.changed(settings):
             return None
         convert = self.conversion_time(layer)
-        return layer.reads * max(layer.drive_cycles * read, layer.cycles * convert)
+        driving = layer.drive_cycles * read * layer.activity.busiest
+        return layer.reads * max(driving, layer.cycles * convert)
 
     def conversion_time(self, layer: Placement) -> float:
-        """Time in ns that an array's converters take for its columns; 0 if they keep up."""
+        """Time in ns that an array's converters take a cycle, in the mean; 0 if they keep up."""
         rate, count = self.figure("adc_rate"), self.figure("adc_count")
         if rate is None or count is None or layer.adc_bits is None:
             return 0.0
         shared = self.arrays_in(count.scope) or 1
         columns = min(layer.columns, layer.array_columns) * layer.slices + layer.unit_columns
-        return columns * shared / (count.value * rate.value)
+        skipping = 1.0 if layer.cycles < layer.drive_cycles else layer.activity.busiest
+        return columns * shared / (count.value * rate.value) * skipping
 
 
 def rates_at(target: Target, name: str | None) -> Rates:

@@ -20,6 +20,7 @@ from cimtool.costs.roofline import (
 )
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
+from cimtool.hardware.skipping import skipping_notes
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import (
     AREAS,
@@ -369,7 +370,8 @@ def assumptions(estimate: Estimate) -> list[str]:
     unconfirmed = [one.quantity for one in target.figures if one.status == "unconfirmed"]
     if unconfirmed:
         said.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
-    return [*said, *estimate.rates.prices.assumptions()]
+    skipped = skipping_notes([place.activity for place in estimate.placements])
+    return [*said, *skipped, *estimate.rates.prices.assumptions()]
 
 
 def estimate_json(estimate: Estimate) -> dict[str, Any]:
