@@ -149,7 +149,7 @@ class Devices(CellLevels):
             g = asked.copy()
             for one in noise.of(DeviceNoise):
                 rng = die.numbers(one, layer, *place, device)
-                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
+                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng, noise.heat)
                 g = one.effective(g, state)
             total += g - asked
         return total
