@@ -84,13 +84,24 @@ class Rates:
             return f"the target's figures are for other settings ({', '.join(changed)})"
         if point is None:
             return None
-        for what, one, bits, own in (
-            ("inputs", settings.dac_bits, point.input_bits, layer.input_bits),
-            ("weights", settings.cell_bits, point.weight_bits, layer.weight_bits),
+        for what, least, most, bits, own in (
+            ("inputs", settings.dac_bits, settings.dac_bits, point.input_bits, layer.input_bits),
+            (
+                "weights",
+                settings.cell_bits,
+                self._most_in_one_slice(settings),
+                point.weight_bits,
+                layer.weight_bits,
+            ),
         ):
-            if not min(one, own) <= bits <= one and own > bits:
+            if not min(least, own) <= bits <= most and own > bits:
                 return f"the target's figures are for {bits}-bit {what}, the layer has {own} bits"
         return None
+
+    def _most_in_one_slice(self, settings: Settings) -> int:
+        """The bits of the widest weight that one slice holds, with its sign if cells are paired."""
+        wider = settings.cell_bits + 1
+        return wider if settings.with_weights(wider).weight_code.slices == 1 else wider - 1
 
     def _products(self, layer: Placement, settings: Settings) -> tuple[int, float] | None:
         """Products in sequence, and cells of a weight, as multiples of the point's."""
@@ -100,7 +111,7 @@ class Rates:
         cycles, cells = 1, 1.0
         if point.input_bits <= settings.dac_bits:
             cycles = layer.drive_cycles
-        if point.weight_bits <= settings.cell_bits:
+        if point.weight_bits <= self._most_in_one_slice(settings):
             of_point = settings.with_weights(point.weight_bits)
             cells = layer.cells_per_weight / of_point.cells_per_weight
         return cycles, cells
@@ -206,14 +217,20 @@ class Rates:
         whole, products = self.value("mvm_latency"), self._products(layer, settings)
         if whole is not None and products is not None:
             return whole * products[0] * layer.activity.busiest
-        read, clock = self.value("read_latency"), self.value("clock")
-        if read is None and clock is not None:
-            read = 1000 / clock
+        read = self.drive_time
         if read is None or self.changed(settings):
             return None
         convert = self.conversion_time(layer)
         driving = layer.drive_cycles * read * layer.activity.busiest
         return layer.reads * max(driving, layer.cycles * convert)
+
+    @property
+    def drive_time(self) -> float | None:
+        """Time of a drive cycle in ns, which takes `drive_clocks` of the clock; None if unknown."""
+        read, clock = self.value("read_latency"), self.value("clock")
+        if read is not None or clock is None:
+            return read
+        return 1000 / clock * (self.value("drive_clocks") or 1.0)
 
     def conversion_time(self, layer: Placement) -> float:
         """Time in ns that an array's converters take a cycle, in the mean; 0 if they keep up."""

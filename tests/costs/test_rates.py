@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import NOTHING
 from cimtool.hardware.input_codes import InputCode
@@ -24,7 +25,7 @@ def isaac_like(**keys: object) -> Target:
 def layer_of(target: Target, shape: tuple[int, int]) -> tuple[Placement, Settings, Rates]:
     """A layer of 8-bit signed inputs on a target."""
     settings = resolve(target, None, {})
-    inputs = InputCode.named("twos-complement", "encoding")(8, settings.dac_bits)
+    inputs = InputCode.named(settings.input_encoding, "encoding")(8, settings.dac_bits)
     place = placed("text", "text.fc", shape, settings.crossbar(inputs), settings)
     return place, settings, rates_at(target, None)
 
@@ -78,3 +79,29 @@ def test_a_product_of_known_energy_is_charged_for_what_is_not_skipped() -> None:
     assert whole is not None
     assert less is not None
     assert less.value == pytest.approx((whole.value or 0) / 4)
+
+
+def clocked(*figures: dict[str, object]) -> Target:
+    own = {"scope": "array", "status": "derived", "source": "-"}
+    return isaac_like(figures=[own | one for one in figures])
+
+
+def test_a_drive_cycle_takes_clocks_of_the_core() -> None:
+    clock: dict[str, object] = {"quantity": "clock", "value": 500, "unit": "MHz"}
+    clocks: dict[str, object] = {"quantity": "drive_clocks", "value": 15, "unit": "1"}
+    read: dict[str, object] = {"quantity": "read_latency", "value": 7, "unit": "ns"}
+    for figures, cycle in (((clock,), 2), ((clock, clocks), 30), ((clock, clocks, read), 7)):
+        place, settings, rates = layer_of(clocked(*figures), (128, 32))
+        assert rates.latency(place, settings) == pytest.approx(8 * cycle)
+    with pytest.raises(CimError, match=r"figures\[0\] \(drive_clocks\): expected the clock"):
+        clocked(clocks)
+
+
+def test_a_point_of_one_ternary_digit_is_taken_as_often_as_a_weight_has_digits() -> None:
+    target = load_target("sf-rram-28nm")
+    place, settings, rates = layer_of(target, (512, 85))
+    found = rates.energies(place, settings)["arrays"]
+    assert found is not None
+    # 5.85 nJ are 512 x 512 digits in one drive cycle; here 2 cycles of 6 digits a weight.
+    assert found.value == pytest.approx(5850 / 512**2 * 512 * 85 * 2 * 6)
+    assert rates.latency(place, settings) == pytest.approx(2 * 30)
