@@ -38,7 +38,7 @@ ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
 
 STEPS_FILE = "steps.txt"
-STEPS_VERSION = 1
+STEPS_VERSION = 2
 CONVERTERS = ("none", "equal steps", "table", "levels")
 
 STEPS = {

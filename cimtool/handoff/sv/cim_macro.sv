@@ -261,8 +261,13 @@ module cim_macro #(
             logic signed [ACC_BITS-1:0] read, whole, scaled;
             assign read = value[lane_of(w, k)] - leaked;
             assign whole = flipped[lane_of(w, k)] ? complement * row_sum - read : read;
-            if (MULTIPLIES) assign scaled = whole * ACC_BITS'($signed({1'b0, slice_factor[k*16 +: 16]}));
-            else assign scaled = whole;
+            if (MULTIPLIES) begin : g_multiplied
+                assign scaled = whole * ACC_BITS'($signed({1'b0, slice_factor[k*16 +: 16]}));
+            end else begin : g_shifted
+                logic unused;
+                assign unused = ^slice_factor;
+                assign scaled = whole;
+            end
             assign parts[k*ACC_BITS +: ACC_BITS] = (slice_negative[k] ? -scaled : scaled) <<< slice_shift[k*6 +: 6];
         end
         assign total = sum_of_parts(parts) - weight_offset * row_sum;
