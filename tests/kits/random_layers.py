@@ -74,7 +74,7 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
         shift_add=str(rng.choice(["digital", "digital", "analog"])),
         offset_sum=offset_sum,
         leak=leak_of(ratio_of, cell_bits) if leaking else 0,
-        unused_rows=str(rng.choice(["off", "driven"])),
+        unused_rows=str(rng.choice(["off", "driven", "driven"])),
         transfer=transfer,
         references=references,
     )
