@@ -186,7 +186,7 @@ def test_a_wrong_name_or_value_is_one_sentence_that_knows_plug_ins(walked: dict[
         assert len(found.splitlines()) == 1
         return found
 
-    assert '"ternary"' in sentence("misspelt")
+    assert '"non-adjacent"' in sentence("misspelt")
     assert "half" not in sentence("misspelt")
     assert "adc_bits = 8: a logarithmic converter has 2 to 4" in sentence("refused")
     assert 'did you mean "acme-cells"?' in sentence("unknown format")

@@ -30,7 +30,7 @@ from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir import integer, quantized, source  # noqa: F401  (importing operations registers them)
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.op import UNSTORED, Op
+from cimtool.ir.op import IF_GIVEN, UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program, features_of, score_inputs
 from cimtool.ir.types import Shape, Type, rows_of_item, shape_text, type_text
 
@@ -320,7 +320,9 @@ def _node(line: Mapping[str, Any], constants: Constants, graph: str) -> Node:
 def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:
     """The fields of an operation or a type, as a file keeps them."""
     stored = {
-        one.name: getattr(value, one.name) for one in fields(value) if one.metadata != UNSTORED
+        one.name: getattr(value, one.name)
+        for one in fields(value)
+        if one.metadata != UNSTORED and (one.metadata != IF_GIVEN or getattr(value, one.name))
     }
     _require_fields(stored, name)
     return {key: _encoded(field, constants, f"{name}.{key}") for key, field in stored.items()}

@@ -142,8 +142,10 @@ def _throughput(rates: Rates, figure: Figure) -> Computed:
     why = f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns"
     used: tuple[str, ...] = ("mvm_latency",)
     if rates.value("mvm_latency") is None:
-        read = "clock" if rates.value("read_latency") is None else "read_latency"
-        used = (read, "adc_rate", "adc_count") if rates.conversion_time(layer) else (read,)
+        used = ("read_latency",)
+        if rates.value("read_latency") is None:
+            used = ("clock", "drive_clocks") if rates.value("drive_clocks") else ("clock",)
+        used += ("adc_rate", "adc_count") if rates.conversion_time(layer) else ()
     return 2 * layer.macs * arrays / latency / 1000, why, used
 
 
@@ -231,6 +233,8 @@ class Retrievals(Recomputation, name="retrievals"):
 def _retrievals(target: Target) -> Iterator[RecomputedRetrieval]:
     known = {one.quantity: one for one in reversed(target.figures)}  # the first of each
     clock = known["clock"].value if "clock" in known else None
+    if clock is not None and "drive_clocks" in known:
+        clock /= known["drive_clocks"].value
     for one in target.retrievals:
         cycles = _cycles(target, one)
         if cycles is not None and clock is not None:

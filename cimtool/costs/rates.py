@@ -102,13 +102,24 @@ class Rates:
             return f"the target's figures are for other settings ({', '.join(changed)})"
         if point is None:
             return None
-        for what, one, bits, own in (
-            ("inputs", settings.dac_bits, point.input_bits, layer.input_bits),
-            ("weights", settings.cell_bits, point.weight_bits, layer.weight_bits),
+        for what, least, most, bits, own in (
+            ("inputs", settings.dac_bits, settings.dac_bits, point.input_bits, layer.input_bits),
+            (
+                "weights",
+                settings.cell_bits,
+                self._most_in_one_slice(settings),
+                point.weight_bits,
+                layer.weight_bits,
+            ),
         ):
-            if not min(one, own) <= bits <= one and own > bits:
+            if not min(least, own) <= bits <= most and own > bits:
                 return f"the target's figures are for {bits}-bit {what}, the layer has {own} bits"
         return None
+
+    def _most_in_one_slice(self, settings: Settings) -> int:
+        """The bits of the widest weight that one slice holds, with its sign if cells are paired."""
+        wider = settings.cell_bits + 1
+        return wider if settings.with_weights(wider).weight_code.slices == 1 else wider - 1
 
     def _products(self, layer: Placement, settings: Settings) -> tuple[int, float] | None:
         """Products in sequence, and cells of a weight, as multiples of the point's."""
@@ -118,7 +129,7 @@ class Rates:
         cycles, cells = 1, 1.0
         if point.input_bits <= settings.dac_bits:
             cycles = layer.drive_cycles
-        if point.weight_bits <= settings.cell_bits:
+        if point.weight_bits <= self._most_in_one_slice(settings):
             of_point = settings.with_weights(point.weight_bits)
             cells = layer.cells_per_weight / of_point.cells_per_weight
         return cycles, cells
@@ -134,7 +145,8 @@ class Rates:
             cycles, cells = products
             within = {"converters": NOTHING, "shift-and-add": NOTHING}
             whole = self.width(*WHOLE_ENERGIES).widen(one)
-            return {"arrays": whole.times(layer.macs * cycles * cells), **within}
+            worked = layer.macs * cycles * cells * layer.worked
+            return {"arrays": whole.times(worked), **within}
         prices = {
             "arrays": self._array_price,
             "converters": self._converter_price,
@@ -196,12 +208,12 @@ class Rates:
             units = [(self.prices.unit(kind), size) for kind, size in many]
             total = NOTHING
             for unit, size in units:
-                total += NOTHING if unit is None else unit.of(layer.macs * size)
+                total += NOTHING if unit is None else unit.of(layer.macs * size * layer.worked)
             return total
         unit = self.prices.unit("cell_reads")
         if unit is None or self.target.process.memory is None:
             return None
-        return unit.of(layer.cells * layer.drive_cycles)
+        return unit.of(layer.cells * layer.drive_cycles * layer.worked)
 
     def _converter_price(self, layer: Placement, settings: Settings) -> Quantity | None:
         """Conversions along the reference ladder, from the target's own converter if it has one."""
@@ -213,10 +225,16 @@ class Rates:
         return None if one is None else one.times(layer.conversions)
 
     def _shift_add_price(self, layer: Placement, settings: Settings) -> Quantity | None:
-        unit = self.prices.unit("shifts")
+        unit, adder = self.prices.unit("shifts"), self.prices.unit("additions")
         bits = layer.weight_bits + layer.input_bits + (layer.rows - 1).bit_length()
+        if unit is None or adder is None:
+            return None
         # A shared exponent shifts the sum of its rows once, after the last cycle.
-        return None if unit is None else unit.of((layer.column_sums + layer.exponents) * bits)
+        total = unit.of((layer.column_sums + layer.exponents) * bits)
+        if not settings.weight_code.multiplies:
+            return total
+        # To go on from one digit to the next, 3 s is s + (s << 1).
+        return total + adder.of(layer.column_sums * bits)
 
     @property
     def weights(self) -> int | None:
@@ -244,23 +262,31 @@ class Rates:
         """Time of one product of a layer in ns, all its arrays working side by side."""
         whole, products = self.value("mvm_latency"), self._products(layer, settings)
         if whole is not None and products is not None:
-            return whole * products[0]
-        read, clock = self.value("read_latency"), self.value("clock")
-        if read is None and clock is not None:
-            read = 1000 / clock
+            return whole * products[0] * layer.activity.busiest
+        read = self.drive_time
         if read is None or self.changed(settings):
             return None
         convert = self.conversion_time(layer)
-        return layer.reads * max(layer.drive_cycles * read, layer.cycles * convert)
+        driving = layer.drive_cycles * read * layer.activity.busiest
+        return layer.reads * max(driving, layer.cycles * convert)
+
+    @property
+    def drive_time(self) -> float | None:
+        """Time of a drive cycle in ns, which takes `drive_clocks` of the clock; None if unknown."""
+        read, clock = self.value("read_latency"), self.value("clock")
+        if read is not None or clock is None:
+            return read
+        return 1000 / clock * (self.value("drive_clocks") or 1.0)
 
     def conversion_time(self, layer: Placement) -> float:
-        """Time in ns that an array's converters take for its columns; 0 if they keep up."""
+        """Time in ns that an array's converters take a cycle, in the mean; 0 if they keep up."""
         rate, count = self.figure("adc_rate"), self.figure("adc_count")
         if rate is None or count is None or layer.adc_bits is None:
             return 0.0
         shared = self.arrays_in(count.scope) or 1
         columns = min(layer.columns, layer.array_columns) * layer.slices + layer.unit_columns
-        return columns * shared / (count.value * rate.value)
+        skipping = 1.0 if layer.cycles < layer.drive_cycles else layer.activity.busiest
+        return columns * shared / (count.value * rate.value) * skipping
 
 
 def rates_at(target: Target, name: str | None) -> Rates:

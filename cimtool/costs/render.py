@@ -24,6 +24,7 @@ from cimtool.costs.prices import kind_of
 from cimtool.costs.silicon import interval_sentence
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
+from cimtool.hardware.skipping import skipping_notes
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import (
     AREAS,
@@ -357,7 +358,8 @@ def assumptions(estimate: Estimate) -> list[str]:
     if unconfirmed:
         said.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
     said.append(interval_sentence(target))
-    return [*said, *estimate.rates.prices.assumptions()]
+    skipped = skipping_notes([place.activity for place in estimate.placements])
+    return [*said, *skipped, *estimate.rates.prices.assumptions()]
 
 
 def cost_json(estimate: BundleCost) -> dict[str, Any]:

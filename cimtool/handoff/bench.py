@@ -38,7 +38,7 @@ ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
 
 STEPS_FILE = "steps.txt"
-STEPS_VERSION = 1
+STEPS_VERSION = 2
 CONVERTERS = ("none", "equal steps", "table", "levels")
 
 STEPS = {
@@ -54,7 +54,7 @@ STEPS = {
     "converter": "LAYER; kind (0 none, 1 equal steps, 2 one table, 3 levels of each reference), "
     "lowest and highest code, rounding (0 half-up, 1 half-even, 2 floor), binary places of sums, "
     "of references, of thresholds; number of cycles with their own references, or 1; leak of a row",
-    "slice": "LAYER; number, shift, sign, 1 if a cell holds two's complement",
+    "slice": "LAYER; number, shift, sign, 1 if a cell holds two's complement, factor",
     "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
     "program": "LAYER/rR.cC, the array; first and last + 1 column of the layer that it holds",
     "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
@@ -144,6 +144,7 @@ def _shared(layer: DrivenLayer) -> dict[str, int]:
         "CELLS": image.polarities // layer.polarities,
         "CELL_BITS": image.cell_bits,
         "SIGNED_CELLS": sum(one << k for k, one in enumerate(signed)),
+        "MULTIPLIES": crossbar.weights.multiplies,
         "UNIT_COLUMN": crossbar.unit_column,
         "REFERENCE_COLUMN": image.reference_column,
         "BESIDE": layout.auxiliary,
@@ -216,7 +217,7 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
     for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
-        yield _line("slice", name, k, one.shift, one.sign, signed)
+        yield _line("slice", name, k, one.shift, one.sign, signed, one.factor)
     for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
         yield _line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
 

@@ -94,6 +94,7 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "NEGATIVE",
         ),
         ("complements are not undone", "flipped[lane_of(w, k)]", "1'b0", "FLIPS"),
+        ("slices are not multiplied", "slice_factor[k*16 +: 16]", "16'd1", "MULTIPLIES"),
         ("slices are one bit apart", "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
         (
             "the offset of weights is not subtracted",
@@ -167,6 +168,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
         ),
         "HIGH_BITS": bool((cell_digits(op.stored, slice(None)) > 1).any()),
         "FLIPS": any(one.flipped.any() for one in slices),
+        "MULTIPLIES": any(one.factor != 1 for one in slices),
         "APART": any(one.shift != k for k, one in enumerate(slices)),
         "OFFSET": layer.image.offset > 0,
         "BIAS": bool(op.layer.bias.any()),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -196,7 +197,9 @@ def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> Lay
                 f"{place.layer}: slice {number} has digits from {lo} to {hi}, which a cell of "
                 f"{code.cell_bits} bits cannot hold; expected {-half} to {half - 1}"
             )
-        slices.append(ImageSlice(shift=one.shift, sign=1 if one.sign > 0 else -1, signed=signed))
+        sign: Literal[-1, 1] = 1 if one.sign > 0 else -1
+        counts = {"shift": one.shift, "factor": one.factor}
+        slices.append(ImageSlice(sign=sign, signed=signed, **counts))
     return LayerImage(
         rows=place.rows,
         columns=place.columns,

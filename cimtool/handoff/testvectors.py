@@ -256,7 +256,7 @@ def _described(op: CrossbarMvm) -> dict[str, Any]:
         "fraction_bits": layer.cells.fraction_bits,
         "places": layer.cells.places,
         "slices": [
-            {"shift": s.shift, "sign": s.sign, "step": step}
+            {"shift": s.shift, "sign": s.sign, "factor": s.factor, "step": step}
             for s, step in zip(layer.cells.slices, steps, strict=False)
         ],
         "unit_step": steps[-1] if crossbar.unit_column else None,

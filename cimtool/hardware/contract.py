@@ -1,7 +1,7 @@
 """The integer contract of a crossbar, readable: encodings, conversions, shift-and-add in int64.
 
     mvm(x, W) = sum over row groups r, slices k, cycles c of
-                sign_k * sign_c * ( read_k(x_c[r] . W_k[r]) << (shift_k + shift_c) )
+                worth_k * sign_c * ( read_k(x_c[r] . W_k[r]) << shift_c )
 
 `read` is the value that the digital side adds for a column sum, through its converter
 (`references`). With `adc_on = polarity` each polarity of a slice is a term k. With
@@ -69,7 +69,7 @@ def group_sums(
                 p = converted(products[k](driven) + unused, r, k, c) - leak
                 if column.flipped[r].any():
                     p = np.where(column.flipped[r], code.complement * row_sum - p, p)
-                total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
+                total += cycle.factor * column.worth * p
             total -= cycle.factor * code.offset * row_sum
         yield total
 

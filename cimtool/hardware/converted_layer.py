@@ -77,8 +77,7 @@ class Cells:
     @property
     def counts(self) -> IntArray:
         """The factors [groups, slices, N] with which values of column sums count in outputs."""
-        each = [one.signs << one.shift for one in self.slices]
-        return np.stack(each, axis=1).astype(np.int64)
+        return np.stack([one.counts for one in self.slices], axis=1).astype(np.int64)
 
     @cached_property
     def row_sum_factors(self) -> IntArray:
@@ -88,7 +87,7 @@ class Cells:
         beyond the weights.
         """
         code = self.crossbar.weights
-        terms = [s.flipped * (s.sign * code.complement << s.shift) for s in self.slices]
+        terms = [s.flipped * (s.worth * code.complement) for s in self.slices]
         return np.asarray(np.sum(terms, axis=0), np.int64) - code.offset
 
     @cached_property

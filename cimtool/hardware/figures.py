@@ -35,6 +35,7 @@ UNITS = {
     "mvm_energy": "nJ",
     "mac_energy": "pJ",
     "clock": "MHz",
+    "drive_clocks": "1",
     "read_latency": "ns",
     "column_energy": "pJ",
     "adc_energy": "pJ",
@@ -280,6 +281,10 @@ def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]
                     f"at {_quoted(getattr(point, condition))}: figures of different conditions are "
                     "not combined; name its point (at = NAME)"
                 )
+        if figure.quantity == "drive_clocks" and "clock" not in holding(figures, figure.at):
+            raise ValueError(
+                f"figures[{position}] (drive_clocks): expected the clock at the same point with it"
+            )
     _check_pairs(figures)
     _check_origins(points, figures)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import invalid_at
@@ -113,6 +114,7 @@ def check_array(keys: Keys) -> None:
 def check_meaning(keys: Keys) -> None:
     """Raise ValueError for a choice that means nothing with an encoding."""
     code = keys.weight_code
+    _check_skips(keys)
     if code.widths is not None and not code.takes(code.bits):
         listed = ", ".join(map(str, code.widths))
         raise ValueError(
@@ -134,6 +136,28 @@ def check_meaning(keys: Keys) -> None:
             f'offset_sum = "unit-column" with encoding = "{keys.encoding}": only offset weights '
             'need the sum of the inputs; expected offset_sum = "digital"'
         )
+
+
+def _check_skips(keys: Keys) -> None:
+    """Raise ValueError if an array that skips sums of 0 would read them as something else."""
+    if not keys.skips:
+        return
+    said = f"skips = {list(keys.skips)}: a sum of 0 that is not read must count 0"
+    if keys.references != "fixed":
+        raise ValueError(
+            f'{said}, and references = "{keys.references}" sets offsets; expected references = '
+            '"fixed" with it'
+        )
+    paired = keys.weight_code.paired and keys.adc_on == "difference"
+    if keys.on_off_ratio is not None and not paired and not keys.weight_code.reference_column:
+        raise ValueError(
+            f"{said}, and erased cells conduct with on_off_ratio = {keys.on_off_ratio:g}; expected "
+            "none with it"
+        )
+    for signed in (False, True):
+        law, zero = keys.converter.law(signed), np.zeros(1, np.int64)
+        if law is not None and law.values(law.codes(zero, 1), 1).any():
+            raise ValueError(f"{said}, and this converter reads it as another number")
 
 
 def check_cells(array: ArraySpec, keys: Keys) -> None:

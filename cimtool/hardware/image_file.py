@@ -23,11 +23,12 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="64 hexadec
 
 
 class ImageSlice(TomlTable):
-    """A slice, whose digits count `sign << shift`; `signed` ones are in two's complement."""
+    """A slice, whose digits count `sign * factor << shift`; `signed` are in two's complement."""
 
     shift: Annotated[int, Field(ge=0, le=62)]
     sign: Literal[-1, 1]
     signed: bool
+    factor: Annotated[int, Field(ge=1, le=(1 << 16) - 1)] = 1
 
 
 class ArrayImage(TomlTable):
@@ -101,7 +102,7 @@ class LayerImage(TomlTable):
             value = value - self.baseline
             if flipped is not None:
                 value = np.where(flipped[:, k], self.complement - value, value)
-            total += one.sign * value << one.shift
+            total += one.sign * one.factor * value << one.shift
         return total
 
 

@@ -28,6 +28,7 @@ from cimtool.hardware.crossbar import (
 )
 from cimtool.hardware.input_codes import InputCode, InputEncoding, UnsignedEncoding
 from cimtool.hardware.references import AdcReferenceKind
+from cimtool.hardware.skipping import Skip
 from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
 from cimtool.ir.types import Type
@@ -51,6 +52,7 @@ ConverterParameters = Annotated[
     Field(strict=False, description="a table of numbers and texts"),
 ]
 PairAxis = Literal["columns", "rows"]
+Skips = Annotated[tuple[Skip, ...], Field(strict=False)]
 Calibrator = Literal["tails", "minmax", "percentile"]
 WeightRounding = Literal["nearest", "gptq"]
 ScoreMapping = Literal["digital", "in-memory", "hybrid"]
@@ -185,6 +187,14 @@ class Keys(TomlTable):
         "Spare columns of an array: they hold no weights and stand in for columns with faults.",
         "array.redundant_columns",
         default=None,
+    )
+    skips: Skips = key(
+        "Work that the array leaves out, which energy and latency count: zero-inputs (cycles of a "
+        "row group whose digits are all 0), zero-slices (columns whose cells all hold the digit "
+        "0).",
+        "array.skips",
+        default=(),
+        setting="",
     )
     accumulator_bits: AccumulatorBits = key(
         "Bits of the accumulator; every sum is proved to fit.", "accumulator.bits", default=32

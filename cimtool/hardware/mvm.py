@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import mvm_bounds, mvm_shape
-from cimtool.ir.op import Level, Op
+from cimtool.ir.op import IF_GIVEN, Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
 
 
@@ -24,16 +24,20 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
     There are `references` for each slice's converters and last for the unit column's, if there is
-    one; each for all cycles, or for each cycle in turn. None is a lossless converter.
+    one; each for all cycles, or for each cycle in turn. None is a lossless converter. `driven`, if
+    the arrays skip zero inputs, are the shares `driven_shares` of the calibration rows.
     """
 
     stored: StoredWeights
     bias: IntArray
     scale: Array
     references: tuple[AdcReferences | None, ...]
+    driven: tuple[float, ...] = field(default=(), metadata=IF_GIVEN)
 
     def __post_init__(self) -> None:
         crossbar = self.crossbar
+        if len(self.driven) not in (0, 2) or not all(0 <= one <= 1 for one in self.driven):
+            raise ValueError(f"driven is {list(self.driven)}; expected two shares")
         wanted = len(crossbar.no_references)
         if len(self.references) != wanted:
             raise ValueError(f"it has {len(self.references)} references; expected {wanted}")
@@ -123,9 +127,9 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
             cells = column.cells
             least, most = (self._read(edge, one) for edge in column.bounds)
             for cycle in crossbar.cycles[column.cycles.start : column.cycles.stop]:
-                ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
-                lo = lo + (ends[0] << cycle.shift + cells.shift)
-                hi = hi + (ends[1] << cycle.shift + cells.shift)
+                factor = cycle.factor * cells.worth
+                ends = (least, most) if factor > 0 else (most, least)
+                lo, hi = lo + factor * ends[0], hi + factor * ends[1]
         places, half = crossbar.places, 1 << crossbar.places >> 1
         least, most = ((end + half >> places) - stored.correction for end in (lo, hi))
         return least, most

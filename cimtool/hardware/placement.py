@@ -8,7 +8,7 @@ tile once every array has one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
+from cimtool.hardware.skipping import WHOLE, Activity, empty_columns
 from cimtool.hardware.target import Target
 from cimtool.hardware.weight_codes import EXPONENT_BITS, WeightCode
 from cimtool.ir.program import MODALITIES, Graph, Program
@@ -32,7 +33,7 @@ class Placement:
     another in an array; each is driven in `drive_cycles` and converted `cycles` times a column of
     each of `slices`. `steps` are the converters' steps a slice in digits, None if lossless.
     `shares` names the layer whose cells it drives too: two queries may be multiplied with one
-    stored gallery.
+    stored gallery. `activity` is what is left of the work where arrays skip some.
     """
 
     graph: str
@@ -59,6 +60,7 @@ class Placement:
     adc_bits: int | None
     steps: tuple[float | None, ...]
     shares: str | None = None
+    activity: Activity = WHOLE
 
     @property
     def arrays(self) -> int:
@@ -85,7 +87,15 @@ class Placement:
     def column_sums(self) -> int:
         """Column sums of one product: what is converted, or added digitally where exact."""
         columns = self.columns * self.slices + self.unit_columns * self.column_parts
-        return columns * self.row_groups * self.cycles
+        read = (columns * self.row_groups - self.activity.empty) * self.cycles
+        # Cycles that are added in analog share one conversion, which is not skipped.
+        return read if self.cycles < self.drive_cycles else round(read * self.activity.driven)
+
+    @property
+    def worked(self) -> float:
+        """The share of cells and drive cycles that is not skipped."""
+        held = self.columns * self.slices * self.row_groups
+        return self.activity.driven * (1 - self.activity.empty / held)
 
     @property
     def conversions(self) -> int:
@@ -113,8 +123,9 @@ class Placement:
     def to_json(self) -> dict[str, Any]:
         """Plain values by name; the layer's name says the graph."""
         names = ("arrays", "macs", "column_sums", "conversions", "cells", "utilisation")
-        own = {name: value for name, value in vars(self).items() if name != "graph"}
-        return own | {name: getattr(self, name) for name in names}
+        own = {n: value for n, value in vars(self).items() if n not in ("graph", "activity")}
+        skipped = {} if self.activity == WHOLE else {"activity": asdict(self.activity)}
+        return own | {name: getattr(self, name) for name in names} | skipped
 
 
 def _parts(extent: int, size: int) -> list[int]:
@@ -130,7 +141,10 @@ def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
             shares = None if stored[layer] == layer else stored[layer]
             own = settings.of_layer(layer)
             place = placed(graph.name, layer, op.stored.shape, op.crossbar, own)
-            found.append(replace(place, steps=op.steps, shares=shares))
+            empty = empty_columns(op.stored) if "zero-slices" in own.skips else 0
+            driven, busiest = op.driven or (1.0, 1.0)
+            activity = Activity(driven, busiest, empty)
+            found.append(replace(place, steps=op.steps, shares=shares, activity=activity))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from cimtool.base.arrays import Array, IntArray, narrow
 from cimtool.base.errors import CimError
 from cimtool.hardware.converted_layer import Cells
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.weight_codes import Slice, WeightCode, plain, stored_slices
+from cimtool.hardware.weight_codes import Slice, WeightCode, stored_slices
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class StoredWeights:
         slices = stored_slices(self.crossbar.weights, self.weight, self.groups)
         if self.crossbar.columns_by_polarity:
             slices = tuple(
-                plain(np.maximum(sign * s.digits, 0), self.groups, s.shift, sign * s.sign)
+                replace(s, digits=np.maximum(sign * s.digits, 0), sign=sign * s.sign)
                 for s in slices
                 for sign in (1, -1)
             )

@@ -24,18 +24,25 @@ from cimtool.base.toml_files import name_of
 class Slice:
     """The cells of one slice: digits [K, N] as stored, and which columns hold complements.
 
-    `flipped` [groups, N]; a digit counts `sign << shift` in the sum.
+    `flipped` [groups, N]; a digit counts `sign * factor << shift` in the sum. The `factor`, above
+    0, is 1 but for digits whose base is no power of two.
     """
 
     digits: IntArray
     flipped: BoolArray
     shift: int
     sign: int
+    factor: int = 1
 
     @property
-    def signs(self) -> IntArray:
-        """Signs [groups, N] with which column sums count: turned where complements are held."""
-        return np.where(self.flipped, -self.sign, self.sign)
+    def worth(self) -> int:
+        """The number that a digit counts in the sum."""
+        return self.sign * self.factor << self.shift
+
+    @property
+    def counts(self) -> IntArray:
+        """Factors [groups, N] with which column sums count: turned where complements are held."""
+        return np.where(self.flipped, -self.worth, self.worth)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class WeightCode(Named):
     """The cells hold the digits; else the array makes these of what its cells hold."""
     shared_rows: ClassVar[int | None] = None
     """Rows of a column that share an exponent, which lies beside their cells."""
+    multiplies: ClassVar[bool] = False
+    """The sums of slices are multiplied, by more than shifts, before they are added."""
     widths: ClassVar[tuple[int, ...] | None] = None
     """The bits that a weight may have; None: any."""
 
@@ -156,6 +165,33 @@ class Differential(WeightCode, name="differential"):
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
         sign, size = np.sign(weight), np.abs(weight)
         return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in self.shifts)
+
+
+@dataclass(frozen=True)
+class Ternary(WeightCode, name="ternary"):
+    """Balanced ternary digits -1, 0 and 1, which count powers of 3, in pairs of one-bit cells."""
+
+    paired: ClassVar[bool] = True
+    multiplies: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.cell_bits != 1:
+            raise ValueError(
+                f'cell_bits = {self.cell_bits}: encoding = "ternary" holds a digit in a pair of '
+                "one-bit cells; expected cell_bits = 1 with it"
+            )
+
+    @property
+    def slices(self) -> int:
+        return next(n for n in range(1, self.bits + 1) if 3**n >= 2 * self.largest + 1)
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        rest, slices = weight.astype(np.int64), []
+        for place in range(self.slices):
+            digits = (rest + 1) % 3 - 1
+            slices.append(replace(plain(digits, groups, 0), factor=3**place))
+            rest = (rest - digits) // 3
+        return tuple(slices)
 
 
 @dataclass(frozen=True)
@@ -387,7 +423,7 @@ def stored_slices(code: WeightCode, weight: IntArray, groups: Sequence[slice]) -
             sentence = (
                 f"{type(code).__name__}.encode yields digits that make {found[row, column]} of the "
                 f"weight {weight[group][row, column]}; expected the sum of its digits times sign "
-                "<< shift, less its offset, to be the weight"
+                "* factor << shift, less its offset, to be the weight"
             )
             raise fault_of(type(code), sentence, ValueError)
     return slices
@@ -422,10 +458,10 @@ def _wrong_forms(
 
 def _weights_of(code: WeightCode, slices: tuple[Slice, ...], index: int, group: slice) -> IntArray:
     """The weights of a row group that slices hold."""
-    held = (one.flipped[index] * (one.sign * code.complement << one.shift) for one in slices)
+    held = (one.flipped[index] * (one.worth * code.complement) for one in slices)
     total = np.asarray(sum(held), np.int64) - code.offset
     for one in slices:
-        total = total + one.digits[group] * (one.signs[index] << one.shift)
+        total = total + one.digits[group] * one.counts[index]
     return np.asarray(total)
 
 

@@ -36,6 +36,9 @@ class Level(IntEnum):
 UNSTORED = {"stored": False}
 """The metadata of an operation's field that no file keeps."""
 
+IF_GIVEN = {"stored": "if given"}
+"""The metadata of a field that a file keeps unless it is empty."""
+
 
 class Op(Named):
     """Base of all operations: frozen dataclasses whose fields are attributes and constants.

@@ -21,6 +21,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences, ReferenceScope
+from cimtool.hardware.skipping import driven_shares
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.integer import Requant
@@ -50,7 +51,20 @@ class TilePass(Pass):
             tiled = CrossbarMvm(stored, op.bias, op.scale, crossbar.no_references)
             return builder.add(node.name, tiled, *inputs)
 
-        return program.with_projectors(lambda graph: rewrite_each(graph, Mvm, mvm))
+        return program.with_projectors(lambda g: _counted(rewrite_each(g, Mvm, mvm), job))
+
+
+def _counted(graph: Graph, job: Job) -> Graph:
+    """The graph with the shares of cycles that the first rows drive, where a layer skips others."""
+    if "zero-inputs" not in job.settings.skips:
+        return graph
+
+    def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
+        assert isinstance(layer, CrossbarMvm)
+        found = replace(layer, driven=driven_shares(x, layer.stored))
+        return found, output_of(layer, graph, node, x)
+
+    return adjust_layers(graph, rows_with_room(graph, job, "zero inputs are counted"), adjust)
 
 
 FIT_ROWS = 64

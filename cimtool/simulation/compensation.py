@@ -57,7 +57,7 @@ def compensated(
     before, after = (
         kernel.readings(known) / (1 << kernel.op.cells.fraction_bits) for kernel in kernels
     )
-    factors = _factors(before, after, [s.shift for s in now.cells.slices], scope)
+    factors = _factors(before, after, [s.worth for s in now.cells.slices], scope)
     conversions = READOUT_ROWS * len(now.crossbar.cycles) * factors.size
     cost = ReadoutCost(2 * READOUT_ROWS, 2 * conversions)
     return replace(now, factors=factors), cost
@@ -78,12 +78,12 @@ def _known_inputs(kernel: ConversionKernel, x: Type, rng: np.random.Generator) -
 
 
 def _factors(
-    before: FloatArray, after: FloatArray, shifts: list[int], scope: Compensation
+    before: FloatArray, after: FloatArray, worths: list[int], scope: Compensation
 ) -> IntArray:
     """Factors [groups, slices, N] in 2^-FACTOR_BITS from readings [groups, slices, rows, N]."""
     cross, square = (before * after).sum(axis=2), (after * after).sum(axis=2)
     if scope == "global":
-        weight = np.exp2(2.0 * np.array(shifts))[:, None]
+        weight = np.square(np.array(worths, np.float64))[:, None]
         cross = np.full_like(cross, (cross * weight).sum())
         square = np.full_like(square, (square * weight).sum())
     ratio = np.divide(cross, square, out=np.ones_like(cross), where=square > 0)

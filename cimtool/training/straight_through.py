@@ -264,7 +264,7 @@ def _rounding(op: CrossbarMvm, steps: tuple[float | None, ...]) -> float:
     for k, cells in enumerate(op.stored.slices):
         for c, cycle in enumerate(op.crossbar.cycles):
             step = steps[op.crossbar.reference_of(k, c)]
-            total += 0.0 if step is None else step**2 * 4.0 ** (cells.shift + cycle.shift)
+            total += 0.0 if step is None else (step * cells.worth * cycle.factor) ** 2
     return float(np.sqrt(conversions * total / 12))
 
 

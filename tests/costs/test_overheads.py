@@ -14,8 +14,8 @@ from cimtool.base.errors import CimError
 from cimtool.base.toml_files import read_toml, validated
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs import render
-from cimtool.costs.charges import digital_cost
 from cimtool.costs.bundle_cost import bundle_cost
+from cimtool.costs.charges import digital_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.overheads import around, clock_and_control, leakage_density, with_leakage
 from cimtool.costs.prices import FILE, Prices, Reference

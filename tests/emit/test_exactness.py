@@ -14,6 +14,7 @@ from crossbars import at_steps, changed, crossbar_of
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 from random_layers import (
+    ANALOG,
     ENCODINGS,
     INPUT_ENCODINGS,
     input_limits,
@@ -125,14 +126,15 @@ def test_all_implementations_agree(block: int) -> None:
 
 
 @pytest.mark.parametrize("adc_bits", [None, 16])
-@pytest.mark.parametrize("encoding", ENCODINGS[:4])
+@pytest.mark.parametrize("encoding", ANALOG)
 @pytest.mark.parametrize("input_encoding", INPUT_ENCODINGS)
 def test_sums_beyond_32_bits_agree(
     encoding: str, input_encoding: str, adc_bits: int | None
 ) -> None:
     for cell_bits, dac_bits, coarse in ((8, 16, 12), (3, 3, 1)):
+        cells = 1 if encoding == "ternary" else cell_bits
         crossbar = crossbar_of(
-            None, cell_bits, dac_bits, encoding, 16, input_encoding, 16, adc_bits, "half-up", 62
+            None, cells, dac_bits, encoding, 16, input_encoding, 16, adc_bits, "half-up", 62
         )
         step = None if adc_bits is None else coarse
         weight = np.full((40, 2), 2**15 - 1)

@@ -75,6 +75,7 @@ ENCODINGS = {
     "centred": {"array": "128x129"},
     "offset-flip": {"rows_active": 50},
     "differential": {"adc_on": "polarity"},
+    "ternary": {"cell_bits": 1},
     "twos-complement": {"adc_bits": "lossless", "rows_active": 128},
 }
 

@@ -39,9 +39,10 @@ def test_without_converters_it_is_the_integer_product(
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("inputs", INPUTS)
 def test_extreme_values_are_carried(encoding: str, inputs: str) -> None:
-    hardware = changed(
-        PLAIN, encoding=encoding, input_encoding=inputs, rows=3, weight_bits=16, input_bits=16
-    )
+    keys = {"input_encoding": inputs, "rows": 3, "weight_bits": 16, "input_bits": 16}
+    if encoding == "ternary":
+        keys["cell_bits"] = 1
+    hardware = changed(PLAIN, encoding=encoding, **keys)
     for x in input_limits(hardware):
         for w in weight_limits(hardware):
             stored = StoredWeights(np.full((7, 1), w), hardware)

@@ -68,8 +68,8 @@ class Broken(Offset):
         ("flags", "flipped [2, 1] of bool in slice 1; expected bool [1, 3]"),
         (
             "shift",
-            "digits that make -1 of the weight 3; expected the sum of its digits times sign << "
-            "shift, less its offset, to be the weight",
+            "digits that make -1 of the weight 3; expected the sum of its digits times sign "
+            "* factor << shift, less its offset, to be the weight",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
                             p = int(one.levels.levels[code]) * step + offset
                     if cells.flipped[r, j]:
                         p = weights.complement * driven - p
-                    totals[i][j] += cycle.factor * cells.sign * p * (1 << cells.shift)
+                    totals[i][j] += cycle.factor * cells.worth * p
                 totals[i][j] -= cycle.factor * weights.offset * driven
     expected = [[floor(total + Fraction(1, 2)) for total in row] for row in totals]
     found = mvm(x, stored, references) + stored.correction

@@ -375,7 +375,7 @@ def test_an_array_that_cannot_be_is_one_sentence(flags: dict[str, object], sente
             "isaac-rram-128", {"encoding": "mxint"},
             'settings for target "isaac-rram-128": encoding = "mxint": its arrays convert sums of '
             "what cells conduct, and this code is for digital adders; expected differential, "
-            "offset, offset-flip, centred",
+            "ternary, offset, offset-flip, centred",
         ),
         (
             "isaac-rram-128", {"encoding": "sign-magnitude", "adc_bits": "lossless"},

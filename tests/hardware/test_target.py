@@ -22,6 +22,7 @@ from cimtool.report.terminal import terminal
 SHIPPED = [
     "acim-7nm-tsmc",
     "c2c-22nm-intel",
+    "charge-16nm-princeton",
     "charge-65nm-princeton",
     "colonnade-65nm",
     "dcim-22nm-tsmc",
@@ -35,6 +36,7 @@ SHIPPED = [
     "neurram-rram-130nm",
     "prime-rram-256",
     "puma-rram-128",
+    "sf-rram-28nm",
     "sonos-40nm",
 ]
 

@@ -32,7 +32,7 @@ def test_slices_rebuild_the_weights(hardware: Crossbar, rows: int, seed: int) ->
             plain[group] = np.where(
                 flipped, hardware.weights.complement - plain[group], plain[group]
             )
-        total += cells.sign * (plain << cells.shift)
+        total += cells.worth * plain
     if hardware.weights.is_offset:
         total -= hardware.weights.offset
     np.testing.assert_array_equal(total, weight)
@@ -75,6 +75,10 @@ def test_a_reference_column_leaves_no_leak() -> None:
         ("differential", 8, 2, 4),
         ("offset", 8, 2, 4),
         ("offset", 9, 2, 5),
+        ("ternary", 8, 1, 6),
+        ("ternary", 6, 1, 4),
+        ("ternary", 3, 1, 2),
+        ("ternary", 2, 1, 1),
     ],
 )
 def test_slices_leave_out_the_sign_where_it_is_analog(
@@ -89,7 +93,24 @@ def test_columns_of_complements_count_with_the_other_sign() -> None:
     weight = np.array([[100, -100], [100, -100], [-100, 100]])
     (cells,) = StoredWeights(weight, hardware).slices
     assert cells.flipped.tolist() == [[True, False], [False, True]]
-    assert cells.signs.tolist() == [[-1, 1], [1, -1]]
+    assert cells.counts.tolist() == [[-1, 1], [1, -1]]
+
+
+@given(st.integers(2, 16), st.integers(0, 2**32 - 1))
+def test_ternary_digits_count_powers_of_three(bits: int, seed: int) -> None:
+    hardware = changed(PLAIN, encoding="ternary", weight_bits=bits, cell_bits=1)
+    weight = drawn(np.random.default_rng(seed), weight_limits(hardware), (9, 3))
+    slices = StoredWeights(weight, hardware).slices
+    total = np.sum([3**k * one.digits.astype(int) for k, one in enumerate(slices)], axis=0)
+    np.testing.assert_array_equal(total, weight)
+    assert {int(d) for one in slices for d in one.digits.flat} <= {-1, 0, 1}
+    assert 3 ** len(slices) >= 2**bits - 1 > 3 ** (len(slices) - 1)
+    assert hardware.weights.cells_per_weight == 2 * len(slices)
+
+
+def test_a_ternary_digit_takes_cells_of_one_bit() -> None:
+    with pytest.raises(ValueError, match='cell_bits = 2: encoding = "ternary"'):
+        WeightCode.named("ternary", "encoding")(8, 2)
 
 
 @pytest.mark.parametrize("name", WIDTHS)

@@ -18,7 +18,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import adc
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "integer-contract.md"
-ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
+ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement", "ternary")
 STEP = 1
 
 Table = list[list[str]]
@@ -68,7 +68,8 @@ def tile() -> Tile:
 
 def crossbar(encoding: str, inputs: str = "twos-complement") -> Crossbar:
     adc_bits = None if encoding == "twos-complement" else 2
-    return crossbar_of(None, 2, 1, encoding, 4, inputs, 3, adc_bits, "half-up", 32)
+    cell_bits = 1 if encoding == "ternary" else 2
+    return crossbar_of(None, cell_bits, 1, encoding, 4, inputs, 3, adc_bits, "half-up", 32)
 
 
 def driving(tile: Tile, hardware: Crossbar) -> list[tuple[IntArray, Cycle]]:
@@ -84,7 +85,7 @@ def law_of(hardware: Crossbar) -> Law:
 
 def test_the_tile_has_the_shape_that_the_page_says(tile: Tile) -> None:
     assert tile.weight.shape == (4, 2)
-    assert [crossbar(encoding).slices for encoding in ENCODINGS] == [2, 2, 2, 2, 2]
+    assert [crossbar(encoding).slices for encoding in ENCODINGS] == [2, 2, 2, 2, 2, 3]
     assert (tile.x @ tile.weight).tolist() == [tile.exact]
 
 
@@ -132,7 +133,7 @@ def test_sums_codes_and_shift_and_add(encoding: str, tile: Tile) -> None:
             complement = hardware.weights.complement * driven.sum()
             value = np.where(cut.flipped[0], complement - value, value)
             assert numbers(row[4]) == value.tolist()
-            factor = cycle.sign * cut.sign << cycle.shift + cut.shift
+            factor = cycle.factor * cut.worth
             assert int(row[5]) == factor
             assert numbers(row[6]) == (factor * value).tolist()
             total += factor * value
@@ -142,7 +143,7 @@ def test_sums_codes_and_shift_and_add(encoding: str, tile: Tile) -> None:
     assert found == (total + correction[0]).tolist()
     assert exact == tile.exact
     converters = None if encoding == "twos-complement" else STEP
-    references = at_steps(hardware, (converters,) * 2)
+    references = at_steps(hardware, (converters,) * len(slices))
     assert mvm(tile.x, StoredWeights(tile.weight, hardware), references).tolist() == [found]
 
 

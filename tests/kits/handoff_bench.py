@@ -245,9 +245,9 @@ class Bench:
             weights = np.where(flags, whole - weights, weights)
         total = np.zeros((shape[0], self.across), np.int64)
         for c, (_, shift, _, sign, _) in enumerate(self.cycles):
-            for k, (_, slice_shift, slice_sign, _) in enumerate(self.slices):
+            for k, (_, slice_shift, slice_sign, _, factor) in enumerate(self.slices):
                 part = weights[:, c, :, k // polarities, k % polarities]
-                total += sign * slice_sign * part << shift + slice_shift
+                total += sign * slice_sign * factor * part << shift + slice_shift
             total -= (sign * self.offset * row_sum[:, c] << shift)[:, None]
         return total
 

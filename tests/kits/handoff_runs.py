@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, object]] = {
     "polarity": {"encoding": "differential", "adc_on": "polarity", "references": "column"},
     "analog shift-and-add": {"encoding": "differential", "shift_add": "analog"},
     "digital": {"encoding": "twos-complement", "adc_bits": "lossless"},
+    "ternary": {"encoding": "ternary", "cell_bits": 1, "array": "12x36"},
     "half-even": {"rounding": "half-even"},
     "floor": {"rounding": "floor", "dac_bits": 2},
     "a reference of each cycle": {"references": "cycle"},

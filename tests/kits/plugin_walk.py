@@ -87,7 +87,7 @@ def main(folder: Path) -> None:
         "show": ["targets", "show", "acme-ladder"],
         "check": ["targets", "check", "acme-ternary", "acme-ladder"],
         "compile": compile_it,
-        "misspelt": [*compile_it, "--encoding", "ternery"],
+        "misspelt": [*compile_it, "--encoding", "non-adjecent"],
         "refused": [*compile_it, "--adc-bits", "8"],
         "in memory": [*compile_it, "--score-mapping", "in-memory"],
         "halfway": ["halfway" if word == "laplacian-kernel" else word for word in compile_it],
@@ -107,7 +107,7 @@ def main(folder: Path) -> None:
     walked: dict[str, Any] = {name: printed(command) for name, command in commands.items()}
     log, ladder = (resolve(load_target(f"acme-{name}"), None, {}) for name in ("ternary", "ladder"))
     walked["layers"] = {"ternary": compare(log), "ladder": compare(ladder)}
-    for kind, encoding in product(("dead-zone", "dead-stairs"), ("ternary", "offset")):
+    for kind, encoding in product(("dead-zone", "dead-stairs"), ("non-adjacent", "offset")):
         own = {"adc_kind": kind, "adc_parameters": None, "encoding": encoding}
         walked["layers"][f"{kind} {encoding}"] = compare(log.model_copy(update=own))
     walked["missing rules"] = missing_rules()

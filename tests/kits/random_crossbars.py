@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from crossbars import changed, crossbar_of
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ ENCODINGS = (
     "offset",
     "offset-flip",
     "centred",
+    "ternary",
     "twos-complement",
     "sign-magnitude",
 )
@@ -40,8 +43,15 @@ def possible(hardware: Crossbar) -> Crossbar:
     return hardware
 
 
+def crossbar_with(**keys: Any) -> Crossbar:
+    """The crossbar of these keys, with cells of one bit for a code that has no others."""
+    if keys["encoding"] == "ternary":
+        keys["cell_bits"] = 1
+    return possible(crossbar_of(**keys))
+
+
 CROSSBARS = st.builds(
-    crossbar_of,
+    crossbar_with,
     rows=st.one_of(st.none(), st.integers(1, 9)),
     cell_bits=st.integers(1, 8),
     dac_bits=st.integers(1, 9),
@@ -54,14 +64,14 @@ CROSSBARS = st.builds(
     accumulator_bits=st.just(62),
     leak=st.sampled_from([0, 0, 1, 777, 1 << 20]),
     **EXTRAS,
-).map(possible)
+)
 
 CONVERTING = st.builds(
-    crossbar_of,
+    crossbar_with,
     rows=st.one_of(st.none(), st.integers(1, 9)),
     cell_bits=st.integers(1, 4),
     dac_bits=st.integers(1, 4),
-    encoding=st.sampled_from(ENCODINGS[:4]),
+    encoding=st.sampled_from(ENCODINGS[:5]),
     weight_bits=st.integers(2, 8),
     input_encoding=st.sampled_from(INPUTS),
     input_bits=st.integers(2, 8),
@@ -70,7 +80,7 @@ CONVERTING = st.builds(
     accumulator_bits=st.just(62),
     leak=st.sampled_from([0, 0, 1, 777, 1 << 14]),
     **EXTRAS,
-).map(possible)
+)
 
 
 def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
@@ -114,7 +124,7 @@ def input_limits(hardware: Crossbar) -> tuple[int, int]:
 def weight_limits(hardware: Crossbar) -> tuple[int, int]:
     """The smallest and largest weight that the code can hold."""
     half = 1 << hardware.weights.bits - 1
-    symmetric = hardware.weights.name in ("differential", "sign-magnitude")
+    symmetric = hardware.weights.symmetric
     return (1 - half if symmetric else -half), half - 1
 
 

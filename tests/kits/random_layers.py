@@ -13,7 +13,7 @@ from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import WeightCode
 
-ANALOG = ("differential", "offset", "offset-flip", "centred")
+ANALOG = ("differential", "offset", "offset-flip", "centred", "ternary")
 ENCODINGS = (*ANALOG, "twos-complement", "sign-magnitude", "mxint", "mxfp")
 WIDTHS = {"mxint": range(2, 9), "mxfp": (4, 6)}
 INPUT_ENCODINGS = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -47,7 +47,7 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
     digital = encoding not in ANALOG
     adc_bits = None if digital or rng.integers(5) == 0 else int(rng.integers(1, 17))
     rows = rng.choice(np.array([None, 1, 2, 3, 5, 8]))
-    cell_bits = int(rng.integers(1, 9))
+    cell_bits = 1 if encoding == "ternary" else int(rng.integers(1, 9))
     offset_sum = str(rng.choice(["digital", "digital", "unit-column"]))
     leaking = not digital and offset_sum == "digital" and rng.integers(3) > 0
     ratio_of = float(rng.choice([1.01, 1.5, 10.0, 99.0, 1e4]))
@@ -74,7 +74,7 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
         shift_add=str(rng.choice(["digital", "digital", "analog"])),
         offset_sum=offset_sum,
         leak=leak_of(ratio_of, cell_bits) if leaking else 0,
-        unused_rows=str(rng.choice(["off", "driven"])),
+        unused_rows=str(rng.choice(["off", "driven", "driven"])),
         transfer=transfer,
         references=references,
     )
@@ -130,7 +130,7 @@ def random_weights(rng: np.random.Generator, code: WeightCode, shape: tuple[int,
         values = np.array(sorted(magnitudes | {-m for m in magnitudes}))
         weight = values[integers(rng, 0, len(values) - 1, shape)]
     else:
-        lowest = 1 - top if name in ("differential", "sign-magnitude") else -top
+        lowest = 1 - top if code.symmetric else -top
         weight = integers(rng, lowest + (name == "mxint"), top - 1, shape)
     if name in WIDTHS:
         exponents = integers(rng, 0, 3, (-(-shape[0] // 32), shape[1]))

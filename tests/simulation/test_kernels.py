@@ -94,7 +94,7 @@ def crossbars(draw: st.DrawFn) -> Crossbar:
     return crossbar_of(
         rows=rows,
         rows_active=None if rows is None else draw(st.one_of(st.none(), st.integers(1, rows))),
-        cell_bits=draw(st.integers(1, 8)),
+        cell_bits=1 if encoding == "ternary" else draw(st.integers(1, 8)),
         dac_bits=draw(st.integers(1, 9)),
         encoding=encoding,
         weight_bits=draw(st.integers(2, wide)),

@@ -224,7 +224,7 @@ def layer_definition(
             f"{name}_cycles",
             [(c.shift, c.bits or 0, c.sign) for c in crossbar.cycles],
         ),
-        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign) for s in held.slices]),
+        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign * s.factor) for s in held.slices]),
         _array("cim_converter", f"{name}_converters", converters),
     ]
     if held.idle_sums.any():

@@ -12,6 +12,7 @@ module cim_macro #(
     parameter bit NEGATIVE_FIRST = 1'b0, // of a pair, and of the lanes of its polarities
     parameter int CELL_BITS = 2,
     parameter bit [SLICES-1:0] SIGNED_CELLS = '0,
+    parameter bit MULTIPLIES = 1'b0,       // slices count by factors, beside shifts
     parameter bit UNIT_COLUMN = 1'b0,      // measures the sum of the inputs, lane LANES
     parameter bit REFERENCE_COLUMN = 1'b0, // is subtracted from every other column
     parameter int BESIDE = 0,              // cells on a word line after those of weights
@@ -50,6 +51,7 @@ module cim_macro #(
     input  logic [CYCLES-1:0]             cycle_negative, // its sums are subtracted
     input  logic [SLICES*6-1:0]           slice_shift,
     input  logic [SLICES-1:0]             slice_negative,
+    input  logic [SLICES*16-1:0]          slice_factor,   // 1 unless MULTIPLIES
     input  logic signed [CODE_BITS-1:0]   lo,
     input  logic signed [CODE_BITS-1:0]   hi,
     input  logic signed [ACC_BITS-1:0]    complement,     // sum of a digit and its complement
@@ -256,10 +258,17 @@ module cim_macro #(
         logic [SLICES*ACC_BITS-1:0] parts;
         logic signed [ACC_BITS-1:0] total, added;
         for (genvar k = 0; k < SLICES; k++) begin : g_slice
-            logic signed [ACC_BITS-1:0] read, whole;
+            logic signed [ACC_BITS-1:0] read, whole, scaled;
             assign read = value[lane_of(w, k)] - leaked;
             assign whole = flipped[lane_of(w, k)] ? complement * row_sum - read : read;
-            assign parts[k*ACC_BITS +: ACC_BITS] = (slice_negative[k] ? -whole : whole) <<< slice_shift[k*6 +: 6];
+            if (MULTIPLIES) begin : g_multiplied
+                assign scaled = whole * ACC_BITS'($signed({1'b0, slice_factor[k*16 +: 16]}));
+            end else begin : g_shifted
+                logic unused;
+                assign unused = ^slice_factor;
+                assign scaled = whole;
+            end
+            assign parts[k*ACC_BITS +: ACC_BITS] = (slice_negative[k] ? -scaled : scaled) <<< slice_shift[k*6 +: 6];
         end
         assign total = sum_of_parts(parts) - weight_offset * row_sum;
         assign added = (counts_negative ? -total : total) <<< shift;

@@ -25,6 +25,7 @@ module tb_macro;
     logic [CYCLES-1:0] cycle_negative = '0;
     logic [SLICES*6-1:0] slice_shift = '0;
     logic [SLICES-1:0] slice_negative = '0;
+    logic [SLICES*16-1:0] slice_factor = '0;
     logic signed [CODE_BITS-1:0] lo = '0, hi = '0;
     logic signed [ACC_BITS-1:0] complement = '0, weight_offset = '0;
     logic [ROWS-1:0] row_enable = '0, idle = '0;
@@ -40,7 +41,8 @@ module tb_macro;
     logic [CONVERTED*CODE_BITS-1:0] tap_codes;
     cim_macro #(
         .ROWS(ROWS), .WEIGHTS(WEIGHTS), .SLICES(SLICES), .SLICE_MAJOR(SLICE_MAJOR), .POLARITIES(POLARITIES),
-        .CELLS(CELLS), .NEGATIVE_FIRST(NEGATIVE_FIRST), .CELL_BITS(CELL_BITS), .SIGNED_CELLS(SIGNED_CELLS), .UNIT_COLUMN(UNIT_COLUMN),
+        .CELLS(CELLS), .NEGATIVE_FIRST(NEGATIVE_FIRST), .CELL_BITS(CELL_BITS), .SIGNED_CELLS(SIGNED_CELLS),
+        .MULTIPLIES(MULTIPLIES), .UNIT_COLUMN(UNIT_COLUMN),
         .REFERENCE_COLUMN(REFERENCE_COLUMN), .BESIDE(BESIDE), .INPUT_BITS(INPUT_BITS), .DIGIT_BITS(DIGIT_BITS), .DIGIT_LANE(DIGIT_LANE),
         .CYCLES(CYCLES), .SUM_BITS(SUM_BITS), .FRACTION_BITS(FRACTION_BITS), .LEAK(LEAK), .CONVERTER(CONVERTER),
         .ROUNDING(ROUNDING), .REFERENCE_BITS(REFERENCE_BITS), .STEP_BITS(STEP_BITS), .FINE_BITS(FINE_BITS),
@@ -413,8 +415,9 @@ module tb_macro;
                 lo = CODE_BITS'(a); hi = CODE_BITS'(b);
                 load_references();
             end else if (keyword == "slice") begin
-                got = $fscanf(file, "%s %d %d %d %d", name, a, b, c, d) - 5;
+                got = $fscanf(file, "%s %d %d %d %d %d", name, a, b, c, d, e) - 6;
                 slice_shift[a*6 +: 6] = 6'(b);
+                slice_factor[a*16 +: 16] = 16'(e);
                 bit_of = c < 0;
                 slice_negative[a] = bit_of;
             end else if (keyword == "cycle") begin

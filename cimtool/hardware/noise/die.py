@@ -149,7 +149,7 @@ class Devices(CellLevels):
             g = asked.copy()
             for one in noise.of(DeviceNoise):
                 rng = die.numbers(one, layer, *place, device)
-                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
+                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng, noise.heat)
                 g = one.effective(g, state)
             total += g - asked
         return total
@@ -251,12 +251,12 @@ def _on_arrays(
         return g
     count = len(g.weights)
     layout = layout_of(stored, arrays, count)
-    shifts = np.repeat([s.shift for s in stored.slices], count // len(stored.slices))
+    worths = np.repeat([abs(s.worth) for s in stored.slices], count // len(stored.slices))
     found = CellBand(np.empty_like(g.weights), np.empty_like(g.references))
     for number, part in enumerate(column_blocks(stored, arrays)):
         cells = layout.cells(g, number, part)
         held = layout.cells(digits, number, part).astype(np.float64)
-        weights = layout.columns(np.exp2(shifts), part.stop - part.start)
+        weights = layout.columns(worths.astype(np.float64), part.stop - part.start)
         for one in mechanisms:
             rng = devices.die.numbers(one, layer, block, number)
             ends = devices.top, devices.full, devices.erased

@@ -65,6 +65,12 @@ PositiveNumber = Annotated[
 Sigma = Annotated[
     float, Field(ge=0, le=1e6, allow_inf_nan=False, description="a number of at least 0")
 ]
+Energy = Annotated[
+    float, Field(gt=0, le=10, allow_inf_nan=False, description="a number above 0, up to 10 (eV)")
+]
+Celsius = Annotated[
+    float, Field(ge=-273, le=1000, allow_inf_nan=False, description="a number from -273 to 1000")
+]
 Probability = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
 Coefficients = Annotated[
     tuple[Coefficient, ...],
@@ -73,6 +79,21 @@ Coefficients = Annotated[
 Two = Annotated[
     tuple[Coefficient, Coefficient], Field(strict=False, description="a list of two numbers")
 ]
+
+
+BOLTZMANN, ZERO_CELSIUS = 8.617333262e-5, 273.15
+"""Boltzmann's constant in eV/K (CODATA 2018), and 0 C in K."""
+
+
+def heat_of(temperature: float, reference: float) -> float:
+    """(1 / T0 - 1 / T) / k in 1/eV, of a temperature and one of reference in C."""
+    cold, hot = reference + ZERO_CELSIUS, temperature + ZERO_CELSIUS
+    return (1 / cold - 1 / hot) / BOLTZMANN
+
+
+def activated(energy: float | None, heat: float) -> float:
+    """exp(Ea heat), by which Arrhenius' law speeds a process up; 1 without an energy (eV)."""
+    return 1.0 if energy is None else math.exp(energy * heat)
 
 
 class NonIdeality(Named, TomlTable):
@@ -98,6 +119,11 @@ class NonIdeality(Named, TomlTable):
         """The only times of reading that are known, in seconds, as written; None for any."""
         return None
 
+    @property
+    def energy(self) -> float | None:
+        """The activation energy in eV by which a temperature changes it; None: no temperature."""
+        return None
+
     def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
         """Raise ValueError if it contradicts devices up to `g_max` uS, or those `beside` it.
 
@@ -121,6 +147,7 @@ class DeviceState:
 
     `x` [digits] is the conductance as a share of `g_max` (uS); `seconds` count from `t0`, None
     if a noise model does not say when that is. `rng` has the random numbers of one mechanism.
+    `heat` (1/eV) is that of `heat_of`: 0 at the temperature of the noise model's figures.
     """
 
     digits: IntArray
@@ -129,6 +156,7 @@ class DeviceState:
     seconds: float
     t0: float | None
     rng: np.random.Generator
+    heat: float = 0.0
 
 
 class DeviceNoise(NonIdeality):

@@ -35,7 +35,14 @@ from cimtool.base.toml_files import (
 )
 from cimtool.hardware.figures import Status
 from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
-from cimtool.hardware.noise.model import Coefficient, PositiveNumber, ReadNoise, ageing, parse_time
+from cimtool.hardware.noise.model import (
+    Celsius,
+    PositiveNumber,
+    ReadNoise,
+    ageing,
+    heat_of,
+    parse_time,
+)
 
 NOMINAL = "nominal"
 """The name of no corner: the noise model as it stands."""
@@ -44,7 +51,8 @@ NOMINAL = "nominal"
 class Corner(TomlTable):
     """Conditions, where they are from, and `changes`: tables of mechanisms over the model's own.
 
-    `supply` and `temperature` are said to readers; only the changes act.
+    `supply` is said to readers. The `temperature` (C) acts on mechanisms that have an activation
+    energy, after the changes; it is said to readers of others.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
@@ -53,7 +61,7 @@ class Corner(TomlTable):
     status: Status
     process: str | None = None
     supply: PositiveNumber | None = Field(None, json_schema_extra={"unit": "V"})
-    temperature: Coefficient | None = Field(None, json_schema_extra={"unit": "C"})
+    temperature: Celsius | None = Field(None, json_schema_extra={"unit": "C"})
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -93,16 +101,19 @@ class Noise(TomlTable):
     `g_max` (uS) is the conductance of a device that holds the largest digit, `devices` of which
     conduct in parallel in a cell; errors are those of one device. `t0` is the time in seconds after
     programming at which the programming error was measured: drift and 1/f noise count from it.
-    `corners` are changes of its tables by the name of a corner.
+    `temperature` (C) is that of the figures; activation energies count from it. `corners` are
+    changes of its tables by the name of a corner.
     """
 
     source: str = Field(description="a text that says where the figures come from")
     g_max: PositiveNumber = Field(json_schema_extra={"unit": "uS"})
     devices: int = Field(1, ge=1, le=64)
     t0: PositiveNumber | None = Field(None, json_schema_extra={"unit": "s"})
+    temperature: Celsius | None = Field(None, json_schema_extra={"unit": "C"})
     corners: dict[str, Corner] = Field({}, description="a table of corners by name")
     _mechanisms: tuple[NonIdeality, ...] = PrivateAttr(())
     _at_corners: dict[str, Noise] = PrivateAttr({})
+    _heat: float = PrivateAttr(0.0)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -132,7 +143,10 @@ class Noise(TomlTable):
                         "expected another name"
                     )
                 own = _over(alone, corner.changes)
-                noise._at_corners[name] = validated(cls, own, f"corners.{name}")
+                found = validated(cls, own, f"corners.{name}")
+                if corner.temperature is not None and found.temperature is not None:
+                    found._heat = heat_of(corner.temperature, found.temperature)
+                noise._at_corners[name] = found
         return noise
 
     @model_serializer(mode="wrap")
@@ -156,6 +170,12 @@ class Noise(TomlTable):
     def _check(self) -> None:
         if self.t0 is None and self._ages:
             raise ValueError(f"t0 is missing: {' and '.join(ageing())} count time from it")
+        heated = [one.name for one in self.mechanisms if one.energy is not None]
+        if self.temperature is None and heated:
+            raise ValueError(
+                f"temperature is missing: {heated[0]}.activation_energy counts from it; expected "
+                "the temperature of the figures, in C"
+            )
         reads = self.of(ReadNoise)
         if len({one.shared for one in reads}) > 1:
             names = " and ".join(one.name for one in reads)
@@ -179,6 +199,11 @@ class Noise(TomlTable):
     @property
     def _ages(self) -> bool:
         return any(one.ages for one in self.mechanisms)
+
+    @property
+    def heat(self) -> float:
+        """That of `heat_of` for the temperature of its corner; 0 without."""
+        return self._heat
 
     def has_corner(self, name: str | None) -> bool:
         """True for a corner that it has; None and NOMINAL are itself."""

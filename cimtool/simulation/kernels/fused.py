@@ -287,7 +287,7 @@ def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
             furthest = max(map(abs, one.law.ends))
             far = furthest * one.step + int(np.abs(one.offset).max())
             far = (far >> crossbar.reference_bits + cells.finer) + 1
-        largest.append(far << one.cells.shift)
+        largest.append(far * abs(one.cells.worth))
     of_slices = (max(largest[k : k + again]) for k in range(0, len(largest), again))
     codes = sum(of_slices) * len(cells.groups)
     digit = max(map(abs, crossbar.digit_limits))

@@ -13,7 +13,7 @@ from cimtool.hardware.weight_codes import Slice, WeightCode, plain
 
 
 @dataclass(frozen=True)
-class Ternary(WeightCode, name="ternary"):
+class NonAdjacent(WeightCode, name="non-adjacent"):
     """The non-adjacent form of a weight: of two neighbouring digits one is 0, so fewer conduct."""
 
     paired: ClassVar[bool] = True

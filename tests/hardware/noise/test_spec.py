@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tables: dict[str, Any], said: str
 
 def test_every_non_ideality_is_a_key_of_its_name() -> None:
     assert set(Noise.entries()) - set(NonIdeality.family) == set(Noise.model_fields)
-    assert set(Noise.model_fields) == {"source", "g_max", "devices", "t0", "corners"}
+    assert set(Noise.model_fields) == {"source", "g_max", "devices", "t0", "temperature", "corners"}
     assert [name for name, kind in kinds().items() if kind.redrawn] == ["flicker", "read"]
 
 

@@ -57,9 +57,9 @@ typedef struct {
     int32_t shift, bits, sign;
 } cim_cycle;
 
-/* A slice: the cells that hold one digit of each weight. Its sums have the weight sign << shift. */
+/* A slice: the cells that hold one digit of each weight. Its sums have the weight factor << shift. */
 typedef struct {
-    int32_t shift, sign;
+    int32_t shift, factor;
 } cim_slice;
 
 /* Rows first .. end - 1 are summed in one conversion. */
@@ -238,7 +238,7 @@ static inline void cim_row_group(const void *weights, const cim_layer *l, int32_
             const cim_slice *slice = l->slice + k;
             const cim_converter *converter = own + k * l->reference_cycles;
             const uint8_t *flipped = 0;
-            uint64_t counts = factor * ((uint64_t)(int64_t)slice->sign << slice->shift);
+            uint64_t counts = factor * ((uint64_t)(int64_t)slice->factor << slice->shift);
             int64_t sums[CIM_BLOCK];
             if (l->flipped >= 0)
                 flipped = CIM_TABLE(uint8_t, weights, l->flipped) +

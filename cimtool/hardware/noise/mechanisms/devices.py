@@ -17,11 +17,13 @@ from cimtool.hardware.noise.model import (
     Curve,
     DeviceNoise,
     DeviceState,
+    Energy,
     NonIdeality,
     PositiveNumber,
     ReadNoise,
     ReadState,
     Sigma,
+    activated,
     ageing,
     non_negative,
     parse_time,
@@ -102,7 +104,11 @@ class Programming(DeviceNoise, name="programming"):
 
 
 class ConductanceDrift(DeviceNoise, name="drift"):
-    """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x."""
+    """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x.
+
+    With an `activation_energy` (eV) the time after t0 counts as often, at another temperature than
+    that of the figures, as Arrhenius' law says (JEDEC JEP122).
+    """
 
     order: ClassVar[float] = 20
     stream: ClassVar[int | None] = 1
@@ -110,6 +116,11 @@ class ConductanceDrift(DeviceNoise, name="drift"):
 
     mean: Curve
     sigma: Curve
+    activation_energy: Energy | None = Field(None, json_schema_extra={"unit": "eV"})
+
+    @property
+    def energy(self) -> float | None:
+        return self.activation_energy
 
     @model_validator(mode="after")
     def _positive(self) -> Self:
@@ -122,7 +133,8 @@ class ConductanceDrift(DeviceNoise, name="drift"):
         mean, sigma = self.mean.at(state.x), self.sigma.at(state.x)
         z = state.rng.standard_normal(g.shape)
         nu = z * sigma[state.digits] + mean[state.digits]
-        return g * self.factor(nu, state.seconds, state.t0)
+        seconds = state.seconds * activated(self.energy, state.heat)
+        return g * self.factor(nu, seconds, state.t0)
 
     def factor(self, nu: FloatArray, seconds: float, t0: float) -> FloatArray:
         """The factor of conductances `seconds` after programming (that is, after t0)."""
@@ -185,11 +197,17 @@ class CommonScale(DeviceNoise, name="scale"):
     """g -> factor g: currents against the references of converters, the same on every die.
 
     Supply and temperature change both; what is left after they track each other is the factor.
+    With an `activation_energy` (eV) cells conduct exp(-Ea/k (1/T - 1/T0)) times that.
     """
 
     order: ClassVar[float] = 35
 
     factor: Annotated[float, Field(gt=0, le=10, description="a number above 0, up to 10")]
+    activation_energy: Energy | None = Field(None, json_schema_extra={"unit": "eV"})
+
+    @property
+    def energy(self) -> float | None:
+        return self.activation_energy
 
     def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
-        return self.factor * g
+        return self.factor * activated(self.energy, state.heat) * g
