@@ -6,7 +6,7 @@ that lacks a part is a lower bound; it comes with the share of operations that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +17,19 @@ from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
-from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
+from cimtool.costs.charges import NOT_TIMED, digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
+from cimtool.costs.schedule_residents import with_residents
+from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
+from cimtool.costs.totals import NOTHING, Cost, Quantity
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import Floorplan, Placement, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
@@ -33,7 +37,7 @@ from cimtool.ir.types import rows_of_item
 from cimtool.report.result import Result
 from cimtool.verification.references import References
 
-OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
+OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -57,12 +61,16 @@ class ScoredQuery:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
-    """The cost of a compiled program on a target, at one operating point, and of a query."""
+    """The cost of a compiled program on a target, at one operating point, and of a query.
+
+    `batch` items are scheduled together.
+    """
 
     program: Program
     settings: Settings
     target: Target
     rates: Rates
+    batch: int = 1
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
@@ -71,8 +79,22 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def floorplan(self) -> Floorplan:
-        """The arrays of all layers in macros, cores and chips."""
-        return floorplan(self.placements, self.target)
+        """The arrays of all layers in macros, cores and chips, and the layers that stay there."""
+        return with_residents(self.placements, self.target, self._energy_and_time)
+
+    def _energy_and_time(self, plan: Floorplan) -> float:
+        """Energy times time of all loads and products, one after another."""
+        total = self._products_on(plan)
+        for graph in plan.rounds:
+            total += loading(graph, self.placements, plan, self.rates)
+        return (total.energy_pj.value or 1.0) * (total.latency_ns.value or 1.0)
+
+    def _products_on(self, plan: Floorplan) -> Cost:
+        total = Cost()
+        for place in self.placements:
+            one = layer_cost(place, self.rates, self.settings, plan)
+            total += one.times(self.products[place.layer])
+        return total
 
     @cached_property
     def layers(self) -> dict[str, Cost]:
@@ -92,7 +114,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
             graph.layer(node): rows_of_item(graph.types[node.name].shape[0])[0]
             for graph in self.program.graphs
             for node in graph.nodes
-            if graph.layer(node) in self.layers
+            if isinstance(node.op, CrossbarMvm)
         }
 
     @cached_property
@@ -182,7 +204,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         )
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
-        """The cost of one walk through a graph, layers one after another."""
+        """The cost of one walk through a graph; its latency is that of its schedule."""
         extents, total = {"n": 1, "m": items}, Cost()
         work = []
         for node in graph.nodes:
@@ -192,8 +214,66 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))
-        done = digital_cost(Operations.sum(work), self.rates.prices)
-        return total + done + loading(graph.name, self.placements, self.floorplan, self.rates)
+        total += digital_cost(Operations.sum(work), self.rates.prices)
+        total += loading(graph.name, self.placements, self.floorplan, self.rates)
+        latency = item_latency(self.work(graph, items), total.latency_ns)
+        return replace(total, latency_ns=latency)
+
+    def work(self, graph: Graph, items: int = 0) -> GraphWork:
+        """The tasks of one walk through a graph, to be scheduled."""
+        extents, prices = {"n": 1, "m": items}, self.rates.prices
+        owners = {place.layer: place.shares or place.layer for place in self.placements}
+        times: dict[str, NodeTimes] = {}
+        for node in graph.nodes:
+            layer, search, product = graph.layer(node), NOTHING, NOTHING
+            if layer in self.layers:
+                product = self.layers[layer].latency_ns.times(self.products[layer])
+            if self.cam is not None and isinstance(node.op, CellDistance):
+                search = search_cost(CamUse.of(node.op, self.cam)).latency_ns
+            tallies = digital(graph, node, extents).tallies.items()
+            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
+            spent = prices.cycles_ns(cycles) if cycles else NOTHING
+            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent)
+        return GraphWork(
+            graph=graph,
+            layers=tuple(place for place in self.placements if place.shares is None),
+            times=times,
+            plan=self.floorplan,
+            rates=self.rates,
+            gallery_bits=self._read_of_dram(graph, items),
+        )
+
+    def _read_of_dram(self, graph: Graph, items: int) -> int:
+        reads = self._gallery_reads(graph, {"n": 1, "m": items}).tallies
+        return reads["dram"].size if "dram" in reads else 0
+
+    @cached_property
+    def schedules(self) -> dict[str, BatchSchedule]:
+        """The schedule of a batch of texts, one of videos, and one of queries if there are items.
+
+        Their keys are `text`, `video` and `query`.
+        """
+        program, items = self.program, self.gallery or 0
+        kinds = {"text": ((program.text, 0),), "video": ((program.video, 0),)}
+        if self.gallery is not None:
+            query = [(program.text, 0)]
+            if program.shortlist is not None:
+                query.append((program.shortlist, items))
+                items = self.shortlist or items
+            kinds["query"] = (*query, (program.score, items))
+        return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
+
+    def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:
+        cost: Cost = getattr(self, name)
+        shared, prices = NOTHING, self.rates.prices
+        for graph, items in walks:
+            loads = loading(graph.name, self.placements, self.floorplan, self.rates)
+            shared += loads.energy_pj
+            if bits := self._read_of_dram(graph, items):
+                reads = Operations.of("dram", bits, 1)
+                shared += digital_cost(reads, prices).energy_pj
+        works = [self.work(*walk) for walk in walks]
+        return scheduled(works, self.batch, ItemCost(cost.latency_ns, cost.energy_pj, shared))
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""
@@ -242,9 +322,10 @@ def estimate_bundle(
     gallery: int | None = None,
     operating_point: str | None = None,
     digital: Path | None = None,
+    batch: int = 1,
 ) -> Estimate:
     """Estimate the cost of a bundle on its target, as `cost` does."""
-    for name, value in (("gallery", gallery), ("samples", samples)):
+    for name, value in (("gallery", gallery), ("samples", samples), ("batch", batch)):
         if value is not None and not 1 <= value < 2**63:
             wanted = "at least 1" if value < 1 else "less than 2^63"
             raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
@@ -259,7 +340,7 @@ def estimate_bundle(
     )
     target = bundle.target if digital is None else with_digital(bundle.target, digital)
     build = Configuration(target, bundle.settings)
-    return estimate(bundle.program, build, query, operating_point)
+    return replace(estimate(bundle.program, build, query, operating_point), batch=batch)
 
 
 class CostOptions(Record):
@@ -270,6 +351,7 @@ class CostOptions(Record):
     samples: int = option(
         "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
     )
+    batch: int = option("Items that go through the chip together.", "B", at_least=1, default=1)
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
     digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock and prices.", FILE
@@ -280,11 +362,14 @@ class CostOptions(Record):
 def cost(options: CostOptions) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
-    at the operating point come first, then reference prices. The tables of the file `digital`
-    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
-    on, and for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside Monte Carlo. `batch` items are
+    scheduled together, and share loads. The target's figures at the operating point come first,
+    then reference prices. The tables of the file `digital` replace the target's `process` and
+    `digital`. Raises CimError for a number below 1 or from 2^63 on, and for a point that the target
+    does not have.
     """
     file = None if options.digital is None else Path(options.digital)
-    bundle = open_bundle(options.bundle)
-    return estimate_bundle(bundle, options.samples, options.gallery, options.operating_point, file)
+    return estimate_bundle(
+        open_bundle(options.bundle), options.samples, options.gallery, options.operating_point,
+        file, options.batch,
+    )  # fmt: skip

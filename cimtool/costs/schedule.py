@@ -1,0 +1,329 @@
+"""Tasks on resources over time: one item, or the same pattern of tasks repeated for many.
+
+List scheduling, the longest path to the end first: each task begins as early as its predecessors
+and its resources allow, from the start on or from the end. For many items the pattern of one is
+repeated at a constant interval (modulo scheduling), so that a batch of any size can be scheduled.
+Times are whole ticks, so that sums, remainders and comparisons are exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+TICKS = 10**9
+"""Ticks of a nanosecond."""
+
+MOST_LISTED = 400
+"""Tasks of a batch at most that are listed one by one, beside a pattern that is repeated."""
+
+STEPS = 16
+"""Intervals that are tried between the busiest resource's time and the latency of one item."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work: it `holds` resources from its start on, each for its number of ticks.
+
+    It ends with its longest hold. `after` are the positions of its predecessors, which come before
+    it in a list of tasks. A `shared` task is done once for all items of a wave, any other for each.
+    All tasks of one `buffer` come between those of the wave before and those of the next.
+    """
+
+    name: str
+    holds: tuple[tuple[str, int], ...] = ()
+    after: tuple[int, ...] = ()
+    shared: bool = False
+    buffer: str = ""
+
+    def for_wave(self, items: int) -> Task:
+        """The task for so many items, one after another."""
+        if self.shared or items == 1:
+            return self
+        return replace(self, holds=tuple((name, items * ticks) for name, ticks in self.holds))
+
+    @cached_property
+    def ticks(self) -> int:
+        """The time from start to end."""
+        return max((ticks for _, ticks in self.holds), default=0)
+
+
+def busy(tasks: Sequence[Task]) -> dict[str, int]:
+    """The time that each resource is held, in the order of first use."""
+    found: dict[str, int] = {}
+    for task in tasks:
+        for resource, ticks in task.holds:
+            found[resource] = found.get(resource, 0) + ticks
+    return found
+
+
+def heads(tasks: Sequence[Task]) -> list[int]:
+    """The longest path of predecessors before each task."""
+    found: list[int] = []
+    for task in tasks:
+        found.append(max((found[p] + tasks[p].ticks for p in task.after), default=0))
+    return found
+
+
+def tails(tasks: Sequence[Task]) -> list[int]:
+    """The longest path from the start of each task to the end."""
+    found = [task.ticks for task in tasks]
+    for position in reversed(range(len(tasks))):
+        for before in tasks[position].after:
+            found[before] = max(found[before], tasks[before].ticks + found[position])
+    return found
+
+
+def lower_bound(tasks: Sequence[Task], items: int, waves: int, wave: int = 1) -> int:
+    """Ticks that no schedule of the items undercuts, their shared tasks done once a wave.
+
+    `tasks` are those of a wave of `wave` items. The bound is the critical path of one item, or the
+    time that all items hold a resource, with the shortest path before and after it.
+    """
+    one = [
+        task if task.shared else replace(task, holds=tuple((r, n // wave) for r, n in task.holds))
+        for task in tasks
+    ]
+    before, rest = heads(one), tails(one)
+    held: dict[str, tuple[int, int, int]] = {}
+    for task, head, tail in zip(one, before, rest, strict=True):
+        for resource, ticks in task.holds:
+            work, least, last = held.get(resource, (0, head, tail - ticks))
+            work += ticks * (waves if task.shared else items)
+            held[resource] = work, min(least, head), min(last, tail - ticks)
+    return max([max(rest, default=0), *map(sum, held.values())])
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The starts of all tasks in ticks, repeated every `interval` (0: only once)."""
+
+    tasks: tuple[Task, ...]
+    starts: tuple[int, ...]
+    interval: int = 0
+
+    @property
+    def length(self) -> int:
+        """Ticks from the first start to the last end of one repetition."""
+        ends = (start + task.ticks for start, task in zip(self.starts, self.tasks, strict=True))
+        return max(ends, default=0)
+
+    def makespan(self, waves: int) -> int:
+        """Ticks of so many repetitions."""
+        return self.length + (waves - 1) * self.interval
+
+    def held(self) -> Iterator[tuple[str, int, int, Task]]:
+        """Each resource with the start and the end of each hold, and its task."""
+        for start, task in zip(self.starts, self.tasks, strict=True):
+            for resource, ticks in task.holds:
+                if ticks:
+                    yield resource, start, start + ticks, task
+
+
+class _Line:
+    """The runs of time in which one resource is held, all modulo `interval` (0: once)."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def earliest(self, ready: int, ticks: int) -> int | None:
+        """The first start from `ready` on at which the resource is free; None: there is none."""
+        turn, count = self.interval, len(self.starts)
+        if turn and ticks > turn:
+            return None
+        phase = ready % turn if turn else ready
+        at, index = phase, bisect_right(self.starts, phase) - 1
+        while count and (turn or index < count):
+            lap, place = divmod(index, count) if turn else (0, max(index, 0))
+            if self.starts[place] + lap * turn >= at + ticks:
+                break
+            at = max(at, self.ends[place] + lap * turn)
+            if turn and at >= phase + turn:
+                return None
+            index += 1
+        return ready + at - phase
+
+    def hold(self, start: int, ticks: int) -> None:
+        """Mark the resource as held; touching runs become one."""
+        turn = self.interval
+        first = start % turn if turn else start
+        last = first + ticks
+        if turn and last > turn:
+            self._insert(0, last - turn)
+            last = turn
+        self._insert(first, last)
+
+    def _insert(self, first: int, last: int) -> None:
+        index = bisect_right(self.starts, first)
+        joins_left = index > 0 and self.ends[index - 1] == first
+        joins_right = index < len(self.starts) and self.starts[index] == last
+        if joins_left and joins_right:
+            self.ends[index - 1] = self.ends.pop(index)
+            self.starts.pop(index)
+        elif joins_left:
+            self.ends[index - 1] = last
+        elif joins_right:
+            self.starts[index] = first
+        else:
+            self.starts.insert(index, first)
+            self.ends.insert(index, last)
+
+    def end_of_run(self) -> int:
+        """The end of a packed line's only run, which may reach from one turn into the next."""
+        around = len(self.starts) == 2 and self.starts[0] == 0 and self.ends[1] == self.interval
+        return self.ends[0 if around else -1]
+
+
+def placed_tasks(
+    tasks: Sequence[Task], order: Sequence[int], interval: int = 0, packed: bool = False
+) -> Pattern | None:
+    """Place the tasks in this order, each as early as it can begin in every `interval`.
+
+    `packed` lines a resource's tasks up without gaps, so that they fit if the interval is as long
+    as the resource is held. None if a task finds no room.
+    """
+    lines: dict[str, _Line] = {}
+    starts = [0] * len(tasks)
+    for position in order:
+        task = tasks[position]
+        ready = max((starts[p] + tasks[p].ticks for p in task.after), default=0)
+        holds = [(lines.setdefault(r, _Line(interval)), n) for r, n in task.holds if n]
+        if packed and len(holds) == 1 and holds[0][0].starts:
+            ready += (holds[0][0].end_of_run() - ready) % interval
+        begin = _free(holds, ready)
+        if begin is None:
+            return None
+        starts[position] = begin
+        for line, ticks in holds:
+            line.hold(begin, ticks)
+    return Pattern(tuple(tasks), tuple(starts), interval)
+
+
+def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
+    """The first time from `ready` on at which all lines are free."""
+    begin = -1
+    while begin != ready:
+        begin = ready
+        for line, ticks in holds:
+            free = line.earliest(ready, ticks)
+            if free is None or (line.interval and free >= begin + line.interval):
+                return None
+            ready = free
+    return begin
+
+
+def _longest_use(pattern: Pattern) -> int:
+    """The longest time from the first use of a resource or buffer to the end of its last."""
+    spans: dict[str, tuple[int, int]] = {}
+    for start, task in zip(pattern.starts, pattern.tasks, strict=True):
+        for name, ticks in {**dict(task.holds), task.buffer: task.ticks}.items():
+            first, last = spans.get(name, (start, 0))
+            if name:
+                spans[name] = min(first, start), max(last, start + ticks)
+    return max((last - first for first, last in spans.values()), default=0)
+
+
+def by_urgency(tasks: Sequence[Task]) -> list[int]:
+    """The positions of tasks, those with the longest path to the end first."""
+    rest = tails(tasks)
+    return sorted(range(len(tasks)), key=lambda position: (-rest[position], position))
+
+
+def once(tasks: Sequence[Task]) -> Pattern:
+    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards."""
+    found = [
+        pattern
+        for pattern in (placed_tasks(tasks, by_urgency(tasks)), _backwards(tasks))
+        if pattern is not None  # without an interval there is always room
+    ]
+    return min(found, key=lambda one: one.length)
+
+
+def _backwards(tasks: Sequence[Task]) -> Pattern | None:
+    """The tasks placed from the end on, then moved to the front as far as they go.
+
+    None if a task holds several resources, whose holds would then end together.
+    """
+    last = len(tasks) - 1
+    if any(len(task.holds) > 1 for task in tasks):
+        return None
+    after: list[list[int]] = [[] for _ in tasks]
+    for position, task in enumerate(tasks):
+        for before in task.after:
+            after[last - before].append(last - position)
+    mirrored = [
+        Task(task.name, task.holds, tuple(after[place]))
+        for place, task in enumerate(reversed(tasks))
+    ]
+    found = placed_tasks(mirrored, by_urgency(mirrored))
+    assert found is not None
+    starts = [found.length - found.starts[last - p] - tasks[p].ticks for p in range(last + 1)]
+    return placed_tasks(tasks, sorted(range(last + 1), key=lambda p: (starts[p], p)))
+
+
+def in_turn(patterns: Sequence[Pattern]) -> Pattern:
+    """The patterns one after another: each begins when the one before has ended."""
+    tasks: list[Task] = []
+    starts: list[int] = []
+    ends: tuple[int, ...] = ()
+    for one in patterns:
+        first, offset = len(tasks), Pattern(tuple(tasks), tuple(starts)).length
+        for task, start in zip(one.tasks, one.starts, strict=True):
+            after = tuple(first + position for position in task.after) or ends
+            tasks.append(replace(task, after=after))
+            starts.append(offset + start)
+        inner = {position for task in one.tasks for position in task.after}
+        ends = tuple(first + p for p in range(len(one.tasks)) if p not in inner) or ends
+    return Pattern(tuple(tasks), tuple(starts))
+
+
+def repeated(single: Pattern) -> Iterator[Pattern]:
+    """Patterns of the same tasks that can be repeated, the shortest interval found first.
+
+    The interval is at least the time of the busiest resource. If each task holds one resource, the
+    first pattern has that interval, so no throughput is higher. With buffers, a wave uses a
+    resource only after the wave before has used it for the last time.
+    """
+    tasks = single.tasks
+    order, least, most = by_urgency(tasks), max(busy(tasks).values(), default=0), single.length
+    if not most:
+        return
+    if any(task.buffer for task in tasks):
+        yield replace(single, interval=_longest_use(single))
+        return
+    for step in range(STEPS):
+        interval = max(least + (most - least) * step // STEPS, 1)
+        for packed in (False, True):
+            found = placed_tasks(tasks, order, interval, packed)
+            if found is not None:
+                yield found
+                break
+    yield replace(single, interval=most)
+
+
+def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
+    """The pattern with which so many waves end first, and the number of its repetitions.
+
+    A few waves are also listed task by task, as one pattern; `single` is repeated otherwise.
+    """
+    tasks = single.tasks
+    if waves == 1:
+        return single, 1
+    best, path = replace(single, interval=single.length), max(tails(tasks), default=0)
+    for found in repeated(single):
+        if path + (waves - 1) * found.interval >= best.makespan(waves):
+            break
+        best = min(best, found, key=lambda one: one.makespan(waves))
+    if len(tasks) * waves <= MOST_LISTED and not any(task.buffer for task in tasks):
+        listed = once([
+            replace(task, after=tuple(first + before for before in task.after))
+            for first in range(0, len(tasks) * waves, len(tasks))
+            for task in tasks
+        ])  # fmt: skip
+        if listed.length < best.makespan(waves):
+            return listed, 1
+    return best, waves

@@ -1,0 +1,268 @@
+"""The tasks of one graph: products on the arrays of a layer, digital operations, loads from DRAM.
+
+A layer that stays holds arrays that nothing else uses. Other layers pass through the chip's
+remaining arrays: their tiles, in the order of use, fill one part of these after another, and a
+part is loaded again once all items of a wave have been multiplied with what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from cimtool.costs.charges import row_time
+from cimtool.costs.operations import elements, width
+from cimtool.costs.rates import Rates
+from cimtool.costs.schedule import TICKS, Task
+from cimtool.costs.totals import NOTHING, Quantity
+from cimtool.hardware.placement import Floorplan, Placement
+from cimtool.ir.program import Graph, Node
+
+DIGITAL, DRAM, SEARCH = "digital unit", "DRAM channel", "search memory"
+"""Resources of which there is one each."""
+
+End = Literal["value", "low", "high"]
+"""The end of each time's interval that a schedule is for."""
+
+
+@dataclass(frozen=True)
+class NodeTimes:
+    """The times of a node: all products of an item with the cells of layer `owner`, a search of a
+    CAM, and digital work.
+    """
+
+    product: Quantity = NOTHING
+    owner: str = ""
+    search: Quantity = NOTHING
+    digital: Quantity = NOTHING
+
+
+@dataclass(frozen=True)
+class GraphWork:
+    """One walk through a graph on a floorplan: the times of its nodes, and what it reads of DRAM.
+
+    `layers` are all layers of the program with cells of their own, in the order of placement.
+    `gallery_bits` are read once for all queries of a wave.
+    """
+
+    graph: Graph
+    layers: Sequence[Placement]
+    times: Mapping[str, NodeTimes]
+    plan: Floorplan
+    rates: Rates
+    gallery_bits: int = 0
+
+    @property
+    def streamed(self) -> list[Placement]:
+        """The layers of the graph that are loaded for each wave."""
+        own = (one for one in self.layers if one.graph == self.graph.name)
+        return [] if self.plan.resident else [p for p in own if p.layer not in self.plan.kept]
+
+    @property
+    def shares(self) -> bool:
+        """Items can share a read of DRAM."""
+        return bool(self.streamed or self.gallery_bits)
+
+    @property
+    def item_bits(self) -> int:
+        """Bits of an item that the buffer must hold: the widest node's values, or the inputs."""
+        types, one = self.graph.types, {"n": 1}
+        values = [[name for name in self.graph.inputs if "m" not in types[name].shape]]
+        if self.graph.name in ("text", "video"):
+            values += [[*node.inputs, node.name] for node in self.graph.nodes]
+        return max(
+            sum(elements(types[name], one) * width(types[name]) for name in set(names))
+            for names in values
+        )
+
+    def tasks(self, wave: int = 1, parts: int = 2, end: End = "value") -> list[Task]:
+        """The tasks of a wave of items, its loads through so many parts of the free arrays."""
+        return [task.for_wave(wave) for task in _Listing(self, end, parts).tasks()]
+
+
+def ticks(time: Quantity, end: End = "value") -> int:
+    """A time in ticks; 0 if it is unknown."""
+    value = getattr(time, end)
+    return 0 if value is None else round(value * TICKS)
+
+
+@dataclass(frozen=True)
+class Load:
+    """The tiles of layers that are loaded together: their number by the layer's name."""
+
+    tiles: Mapping[str, int]
+    bits: float
+    sets: int
+
+
+def loads_of(layers: Sequence[Placement], arrays: int, sets: int) -> Iterator[Load]:
+    """Loads of `arrays` of so many weight sets that hold all tiles of the layers in order."""
+    room = arrays * sets
+    tiles: dict[str, int] = {}
+    bits, free = 0.0, room
+    for place in layers:
+        left = place.arrays
+        while left:
+            taken = min(left, free)
+            tiles[place.layer] = tiles.get(place.layer, 0) + taken
+            bits += place.held_bits * taken / place.arrays
+            left, free = left - taken, free - taken
+            if not free:
+                yield Load(tiles, bits, sets)
+                tiles, bits, free = {}, 0.0, room
+    if tiles:
+        yield Load(tiles, bits, -(-(room - free) // arrays))
+
+
+class _Listing:
+    """The tasks of one graph as they are listed, node by node."""
+
+    def __init__(self, work: GraphWork, end: End, parts: int) -> None:
+        self.work, self.end = work, end
+        plan, streamed = work.plan, work.streamed
+        self.parts = min(parts, plan.streaming)
+        self.arrays = plan.streaming // self.parts if streamed else 0
+        self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
+        self.streamed = {place.layer: place for place in streamed}
+        self.listed: list[Task] = []
+        self.ends: dict[str, tuple[int, ...]] = {}
+        self.products: list[list[int]] = [[] for _ in self.loads]
+        self.loaded: list[int] = []
+        self.held = shared_arrays(work.layers, plan)
+
+    def tasks(self) -> list[Task]:
+        """All tasks, each after those that it needs."""
+        work, end = self.work, self.end
+        if work.gallery_bits:
+            read = ticks(Quantity(work.gallery_bits / 8 / work.rates.prices.bandwidth))
+            self._add("gallery", ((DRAM, read),), (), shared=True)
+        for node in in_order(work):
+            times = work.times[node.name]
+            positions = (p for name in node.inputs for p in self.ends.get(name, ()))
+            after = tuple(dict.fromkeys(positions))
+            layer = work.graph.layer(node)
+            if times.product != NOTHING:
+                after = self._product(layer, times, after)
+            for resource, time in ((SEARCH, times.search), (DIGITAL, times.digital)):
+                if time != NOTHING:
+                    after = (self._add(node.name, ((resource, ticks(time, end)),), after),)
+            self.ends[node.name] = after
+        self._hold_parts()
+        return self.listed
+
+    def _add(
+        self,
+        name: str,
+        holds: tuple[tuple[str, int], ...],
+        after: tuple[int, ...],
+        shared: bool = False,
+        buffer: str = "",
+    ) -> int:
+        self.listed.append(Task(name, holds, after, shared, buffer))
+        return len(self.listed) - 1
+
+    def _product(self, layer: str, times: NodeTimes, after: tuple[int, ...]) -> tuple[int, ...]:
+        """The products of a layer, after the loads that they need; their positions."""
+        plan, whole = self.work.plan, ticks(times.product, self.end)
+        place = self.streamed.get(times.owner)
+        if place is None:
+            names = self.held.get(times.owner, (times.owner,))
+            return (self._add(layer, tuple((name, whole) for name in names), after),)
+        found = []
+        for number, load in enumerate(self.loads):
+            if place.layer not in load.tiles:
+                continue
+            while len(self.loaded) <= number:
+                self._load(len(self.loaded))
+            uses = -(-load.tiles[place.layer] // self.arrays)
+            part = self._part(number)
+            # Layers of one load lie side by side, unless arrays hold several tiles in turn.
+            name = f"{place.layer} in {part}" if plan.weight_sets == 1 else part
+            holds = ((name, whole * uses // plan.passes(place)),)
+            found.append(self._add(layer, holds, (*after, self.loaded[number]), buffer=part))
+            self.products[number].append(found[-1])
+        return tuple(found)
+
+    def _load(self, number: int) -> None:
+        """Load one part of the free arrays: read DRAM, and write row by row beside."""
+        work, load, part = self.work, self.loads[number], self._part(number)
+        read = ticks(Quantity(load.bits / 8 / work.rates.prices.bandwidth))
+        rows = load.sets * (work.rates.own.rows or 0)
+        write = ticks(row_time(work.rates).times(rows), self.end)
+        freed = self.products[number - self.parts] if number >= self.parts else ()
+        holds = ((DRAM, read), (f"write ports of {part}", write), (part, max(read, write)))
+        self.loaded.append(self._add("load", holds, tuple(freed), True, part))
+
+    def _part(self, number: int) -> str:
+        which = f", part {number % self.parts + 1} of {self.parts}" if self.parts > 1 else ""
+        return f"loaded arrays{which}"
+
+    def _hold_parts(self) -> None:
+        """Let the longest of the products with a load hold the arrays that it went to."""
+        for products in self.products:
+            longest = max(products, key=lambda position: self.listed[position].ticks)
+            task = self.listed[longest]
+            self.listed[longest] = replace(task, holds=((task.buffer, task.ticks),))
+
+
+def in_order(work: GraphWork) -> Sequence[Node]:
+    """The nodes, each after its inputs; the products with the tiles of a load come together.
+
+    A layer may drive the cells of another one. If these are loaded, the first product waits for
+    the inputs of the others.
+    """
+    graph, times = work.graph, work.times
+    sharing: dict[str, list[Node]] = {place.layer: [] for place in work.streamed}
+    for node in graph.nodes:
+        if times[node.name].owner in sharing:
+            sharing[times[node.name].owner].append(node)
+    if all(len(nodes) < 2 for nodes in sharing.values()):
+        return graph.nodes
+    before = {node.name: set(node.inputs) for node in graph.nodes}
+    earlier: list[Node] = []
+    for nodes in sharing.values():
+        for node in nodes:
+            before[node.name].update(name for other in nodes for name in other.inputs)
+            before[node.name].update(other.name for other in earlier)
+        earlier = nodes
+    known = graph.by_name
+    sorter = TopologicalSorter({n: [o for o in known if o in before[n]] for n in known})
+    try:
+        return [known[name] for name in sorter.static_order()]
+    except CycleError:  # one of them drives the cells with a result of another
+        return graph.nodes
+
+
+def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tuple[str, ...]]:
+    """The arrays that each staying layer holds: its own, or ranges that layers share in turn.
+
+    Layers share arrays if these hold several weight sets: an array takes a second tile after every
+    array has a first.
+    """
+    kept = [p for p in layers if plan.resident or p.layer in plan.kept]
+    count = plan.arrays_at_once - (0 if plan.resident else plan.streaming)
+    if sum(place.arrays for place in kept) <= count:
+        return {place.layer: (place.layer,) for place in kept}
+    spans: dict[str, list[tuple[int, int]]] = {}
+    first = 0
+    for place in kept:
+        start, end = first % count, first % count + place.arrays
+        first += place.arrays
+        if place.arrays >= count:
+            spans[place.layer] = [(0, count)]
+        elif end > count:
+            spans[place.layer] = [(start, count), (0, end - count)]
+        else:
+            spans[place.layer] = [(start, end)]
+    cuts = sorted({at for ranges in spans.values() for span in ranges for at in span})
+    pieces = list(zip(cuts, cuts[1:], strict=False))
+    return {
+        layer: tuple(
+            f"arrays {low + 1:,} to {high:,}"
+            for low, high in pieces
+            if any(start <= low and high <= end for start, end in ranges)
+        )
+        for layer, ranges in spans.items()
+    }
