@@ -37,7 +37,7 @@ from cimtool.ir.types import rows_of_item
 from cimtool.report.result import Result
 from cimtool.verification.references import References
 
-OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text")
+OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "_works")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -219,8 +219,18 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         latency = item_latency(self.work(graph, items), total.latency_ns)
         return replace(total, latency_ns=latency)
 
+    @cached_property
+    def _works(self) -> dict[tuple[str, int], GraphWork]:
+        return {}
+
     def work(self, graph: Graph, items: int = 0) -> GraphWork:
-        """The tasks of one walk through a graph, to be scheduled."""
+        """The tasks of one walk through a graph, to be scheduled; they are kept."""
+        key = graph.name, items
+        if key not in self._works:
+            self._works[key] = self._work(graph, items)
+        return self._works[key]
+
+    def _work(self, graph: Graph, items: int) -> GraphWork:
         extents, prices = {"n": 1, "m": items}, self.rates.prices
         owners = {place.layer: place.shares or place.layer for place in self.placements}
         times: dict[str, NodeTimes] = {}

@@ -10,49 +10,57 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 TICKS = 10**9
 """Ticks of a nanosecond."""
 
-MOST_LISTED = 400
+MOST_LISTED = 1_000
 """Tasks of a batch at most that are listed one by one, beside a pattern that is repeated."""
+
+PUSHES = 300
+"""Steps at most by which an interval grows until a pattern does not collide with itself."""
 
 STEPS = 16
 """Intervals that are tried between the busiest resource's time and the latency of one item."""
 
 
-@dataclass(frozen=True)
+class Resource(NamedTuple):
+    """One thing that a task can hold: of one kind there may be several, numbered from 1 on.
+
+    Those that products of different layers hold side by side are told apart by the `layer`.
+    """
+
+    kind: str
+    number: int = 0
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A piece of work: it `holds` resources from its start on, each for its number of ticks.
 
     It ends with its longest hold. `after` are the positions of its predecessors, which come before
     it in a list of tasks. A `shared` task is done once for all items of a wave, any other for each.
-    All tasks of one `buffer` come between those of the wave before and those of the next.
+    The `buffer` is what a wave uses without a break from the first of its tasks to the last.
     """
 
     name: str
-    holds: tuple[tuple[str, int], ...] = ()
+    holds: tuple[tuple[Resource, int], ...] = ()
     after: tuple[int, ...] = ()
     shared: bool = False
-    buffer: str = ""
+    buffer: Resource | None = None
+    ticks: int = field(init=False, compare=False)
 
-    def for_wave(self, items: int) -> Task:
-        """The task for so many items, one after another."""
-        if self.shared or items == 1:
-            return self
-        return replace(self, holds=tuple((name, items * ticks) for name, ticks in self.holds))
-
-    @cached_property
-    def ticks(self) -> int:
-        """The time from start to end."""
-        return max((ticks for _, ticks in self.holds), default=0)
+    def __post_init__(self) -> None:
+        longest = max((ticks for _, ticks in self.holds), default=0)
+        object.__setattr__(self, "ticks", longest)
 
 
-def busy(tasks: Sequence[Task]) -> dict[str, int]:
+def busy(tasks: Sequence[Task]) -> dict[Resource, int]:
     """The time that each resource is held, in the order of first use."""
-    found: dict[str, int] = {}
+    found: dict[Resource, int] = {}
     for task in tasks:
         for resource, ticks in task.holds:
             found[resource] = found.get(resource, 0) + ticks
@@ -71,8 +79,11 @@ def tails(tasks: Sequence[Task]) -> list[int]:
     """The longest path from the start of each task to the end."""
     found = [task.ticks for task in tasks]
     for position in reversed(range(len(tasks))):
+        rest = found[position]
         for before in tasks[position].after:
-            found[before] = max(found[before], tasks[before].ticks + found[position])
+            path = tasks[before].ticks + rest
+            if path > found[before]:
+                found[before] = path
     return found
 
 
@@ -87,7 +98,7 @@ def lower_bound(tasks: Sequence[Task], items: int, waves: int, wave: int = 1) ->
         for task in tasks
     ]
     before, rest = heads(one), tails(one)
-    held: dict[str, tuple[int, int, int]] = {}
+    held: dict[Resource, tuple[int, int, int]] = {}
     for task, head, tail in zip(one, before, rest, strict=True):
         for resource, ticks in task.holds:
             work, least, last = held.get(resource, (0, head, tail - ticks))
@@ -114,7 +125,7 @@ class Pattern:
         """Ticks of so many repetitions."""
         return self.length + (waves - 1) * self.interval
 
-    def held(self) -> Iterator[tuple[str, int, int, Task]]:
+    def held(self) -> Iterator[tuple[Resource, int, int, Task]]:
         """Each resource with the start and the end of each hold, and its task."""
         for start, task in zip(self.starts, self.tasks, strict=True):
             for resource, ticks in task.holds:
@@ -186,18 +197,24 @@ def placed_tasks(
     `packed` lines a resource's tasks up without gaps, so that they fit if the interval is as long
     as the resource is held. None if a task finds no room.
     """
-    lines: dict[str, _Line] = {}
+    lines: dict[Resource, _Line] = {}
     starts = [0] * len(tasks)
+    ends = [0] * len(tasks)
     for position in order:
         task = tasks[position]
-        ready = max((starts[p] + tasks[p].ticks for p in task.after), default=0)
-        holds = [(lines.setdefault(r, _Line(interval)), n) for r, n in task.holds if n]
+        ready = max([ends[before] for before in task.after], default=0)
+        holds = []
+        for resource, ticks in task.holds:
+            if resource not in lines:
+                lines[resource] = _Line(interval)
+            if ticks:
+                holds.append((lines[resource], ticks))
         if packed and len(holds) == 1 and holds[0][0].starts:
             ready += (holds[0][0].end_of_run() - ready) % interval
         begin = _free(holds, ready)
         if begin is None:
             return None
-        starts[position] = begin
+        starts[position], ends[position] = begin, begin + task.ticks
         for line, ticks in holds:
             line.hold(begin, ticks)
     return Pattern(tuple(tasks), tuple(starts), interval)
@@ -205,6 +222,8 @@ def placed_tasks(
 
 def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
     """The first time from `ready` on at which all lines are free."""
+    if len(holds) == 1:
+        return holds[0][0].earliest(ready, holds[0][1])
     begin = -1
     while begin != ready:
         begin = ready
@@ -216,15 +235,58 @@ def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
     return begin
 
 
-def _longest_use(pattern: Pattern) -> int:
-    """The longest time from the first use of a resource or buffer to the end of its last."""
-    spans: dict[str, tuple[int, int]] = {}
+def clear_interval(pattern: Pattern) -> int:
+    """An interval at which the pattern as it stands does not collide with its repetitions.
+
+    It begins with the time of the busiest resource, and grows by what the repetitions overlap,
+    until they do not or, after PUSHES, to the length of the pattern.
+    """
+    used = _runs(pattern)
+    interval = max([1, *busy(pattern.tasks).values(), *(r[-1][1] - r[0][0] for r in used[1])])
+    lines = [*used[0], *([(r[0][0], r[-1][1])] for r in used[1])]
+    for _ in range(PUSHES):
+        wanted = interval
+        for turn in range(1, -(-pattern.length // interval)):
+            for runs in lines:
+                for end, start in _overlaps(runs, turn * interval):
+                    wanted = max(wanted, -(-(end - start) // turn))
+        if wanted == interval:
+            return interval
+        interval = wanted
+    return max(interval, pattern.length)
+
+
+def _runs(pattern: Pattern) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
+    """When each resource is held, and when each buffer is in use, from first to last."""
+    found: tuple[dict[Resource, list[tuple[int, int]]], ...] = ({}, {})
     for start, task in zip(pattern.starts, pattern.tasks, strict=True):
-        for name, ticks in {**dict(task.holds), task.buffer: task.ticks}.items():
-            first, last = spans.get(name, (start, 0))
-            if name:
-                spans[name] = min(first, start), max(last, start + ticks)
-    return max((last - first for first, last in spans.values()), default=0)
+        for resource, ticks in task.holds:
+            if ticks:
+                found[0].setdefault(resource, []).append((start, start + ticks))
+        if task.buffer is not None:
+            found[1].setdefault(task.buffer, []).append((start, start + task.ticks))
+    merged: list[list[list[tuple[int, int]]]] = []
+    for kind in found:
+        merged.append([])
+        for spans in kind.values():
+            runs: list[tuple[int, int]] = []
+            for start, end in sorted(spans):
+                if runs and start <= runs[-1][1]:
+                    runs[-1] = runs[-1][0], max(end, runs[-1][1])
+                else:
+                    runs.append((start, end))
+            merged[-1].append(runs)
+    return merged[0], merged[1]
+
+
+def _overlaps(runs: Sequence[tuple[int, int]], shift: int) -> Iterator[tuple[int, int]]:
+    """The end of each run and the start of a run that begins `shift` later before that end."""
+    index = 0
+    for start, end in runs:
+        while index < len(runs) and runs[index][1] + shift <= start:
+            index += 1
+        if index < len(runs) and runs[index][0] + shift < end:
+            yield end, runs[index][0]
 
 
 def by_urgency(tasks: Sequence[Task]) -> list[int]:
@@ -285,24 +347,24 @@ def repeated(single: Pattern) -> Iterator[Pattern]:
     """Patterns of the same tasks that can be repeated, the shortest interval found first.
 
     The interval is at least the time of the busiest resource. If each task holds one resource, the
-    first pattern has that interval, so no throughput is higher. With buffers, a wave uses a
-    resource only after the wave before has used it for the last time.
+    first pattern has that interval, so no throughput is higher. With buffers, only the pattern as
+    it stands is repeated.
     """
     tasks = single.tasks
     order, least, most = by_urgency(tasks), max(busy(tasks).values(), default=0), single.length
     if not most:
         return
-    if any(task.buffer for task in tasks):
-        yield replace(single, interval=_longest_use(single))
-        return
-    for step in range(STEPS):
-        interval = max(least + (most - least) * step // STEPS, 1)
-        for packed in (False, True):
-            found = placed_tasks(tasks, order, interval, packed)
+    clear = min(clear_interval(single), most)
+    if not any(task.buffer for task in tasks):
+        for step in range(STEPS):
+            interval = max(least + (most - least) * step // STEPS, 1)
+            if interval >= clear:
+                break
+            found = placed_tasks(tasks, order, interval)
+            found = found or placed_tasks(tasks, order, interval, packed=True)
             if found is not None:
                 yield found
-                break
-    yield replace(single, interval=most)
+    yield replace(single, interval=clear)
 
 
 def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:

@@ -6,13 +6,14 @@ chip in waves, of as many items as the buffer holds, and each wave shares its lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cimtool.costs.schedule import (
     TICKS,
     Pattern,
+    Resource,
     busy,
     in_turn,
     lower_bound,
@@ -20,7 +21,7 @@ from cimtool.costs.schedule import (
     repeated,
     shortest,
 )
-from cimtool.costs.schedule_tasks import End, GraphWork
+from cimtool.costs.schedule_tasks import BESIDE, End, GraphWork
 from cimtool.costs.totals import Quantity
 
 PARTS = (2, 1, 4, 8)
@@ -34,9 +35,13 @@ ENDS: tuple[End, ...] = ("value", "low", "high")
 
 @dataclass(frozen=True)
 class Occupancy:
-    """One part of the hardware: the time that an item holds it, and the share of the interval."""
+    """Parts of the hardware of one kind: the time that an item holds the one that is held longest.
+
+    `share` is that of the interval between items, in the mean over the parts.
+    """
 
     part: str
+    number: int
     item_ns: float
     share: float
 
@@ -68,6 +73,16 @@ class BatchSchedule:
         longest = max(self.occupancy, key=lambda one: one.item_ns, default=None)
         return None if longest is None else longest.part
 
+    @property
+    def shares(self) -> bool:
+        """Items can share loads and reads of DRAM."""
+        return any(task.shared for task in self.pattern.tasks)
+
+    @property
+    def speedup(self) -> float:
+        """The throughput as a multiple of one item after another; 0 if it is not known."""
+        return (self.per_second.value or 0.0) * (self.latency_ns.value or 0.0) / 1e9
+
     def to_json(self) -> dict[str, Any]:
         """Plain values by name, without the tasks."""
         names = ("latency_ns", "makespan_ns", "per_second", "energy_pj")
@@ -88,7 +103,8 @@ def item_latency(work: GraphWork, serial: Quantity) -> Quantity:
     """
     if serial.value is None:
         return serial
-    return spread(lambda end: alone(work, 1, end).length / TICKS, serial.missing)
+    found = wave_patterns(work, 1)
+    return spread(lambda end: found[end].length / TICKS, serial.missing)
 
 
 def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
@@ -97,18 +113,21 @@ def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
     return Quantity(found[0], missing, min(found), max(found))
 
 
-def alone(work: GraphWork, wave: int, end: End = "value") -> Pattern:
-    """The tasks of one graph for a wave, through as many parts of the arrays as end first.
+def wave_patterns(work: GraphWork, wave: int) -> Mapping[End, Pattern]:
+    """The tasks of one graph for a wave by the middle times, and by those at either end.
 
-    By the middle times.
+    Loads go to as many parts of the arrays as end first, by the middle times.
     """
-    few = [n for n in PARTS if n <= work.plan.streaming] if work.streamed else [1]
-    found = {parts: once(work.tasks(wave, parts)) for parts in few}
-    best = few[0]
-    for parts in few[1:]:
-        if found[parts].length < GAIN * found[best].length:
-            best = parts
-    return found[best] if end == "value" else once(work.tasks(wave, best, end))
+    if wave not in work.patterns:
+        few = [n for n in PARTS if n <= work.plan.streaming] if work.streamed else [1]
+        middle = {parts: once(work.tasks(wave, parts)) for parts in few}
+        best = few[0]
+        for parts in few[1:]:
+            if middle[parts].length < GAIN * middle[best].length:
+                best = parts
+        found = {end: once(work.tasks(wave, best, end)) for end in ENDS[1:]}
+        work.patterns[wave] = {"value": middle[best], **found}
+    return work.patterns[wave]
 
 
 def waves_of(works: Sequence[GraphWork], batch: int) -> int:
@@ -133,11 +152,12 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     """Schedule a batch of items that walk through graphs one after another."""
     waves = waves_of(works, batch)
     wave, missing = -(-batch // waves), item.latency_ns.missing
-    singles = {end: in_turn([alone(work, wave, end) for work in works]) for end in ENDS}
+    alone = [wave_patterns(work, wave) for work in works]
+    singles = {end: in_turn([one[end] for one in alone]) for end in ENDS}
     steady = {end: next(repeated(one), None) for end, one in singles.items()}
     shown = {end: shortest(one, waves) for end, one in singles.items()}
     best, repeats = shown["value"]
-    held = {part: time for part, time in busy(singles["value"].tasks).items() if time}
+    held = {one: time for one, time in busy(singles["value"].tasks).items() if time}
     intervals = {end: 0 if one is None else one.interval for end, one in steady.items()}
     makespan = spread(lambda end: shown[end][0].makespan(shown[end][1]) / TICKS, missing)
     rate = Quantity(None, missing)
@@ -151,10 +171,21 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
         bound_ns=lower_bound(singles["value"].tasks, batch, waves, wave) / TICKS,
         per_second=rate,
         energy_pj=item.energy_pj + item.shared_pj.times(waves / batch - 1),
-        occupancy=tuple(
-            Occupancy(part, time / TICKS / wave, time / intervals["value"])
-            for part, time in held.items()
-        ),
+        occupancy=occupancy(held, wave, intervals["value"]),
         pattern=best,
         repeats=repeats,
+    )
+
+
+def occupancy(
+    held: Mapping[Resource, int], wave: int, interval: int
+) -> tuple[Occupancy, ...]:
+    """The occupancy of each kind of resource, in the mean over those of one kind."""
+    kinds: dict[str, list[int]] = {}
+    for resource, time in held.items():
+        if resource.kind != BESIDE:
+            kinds.setdefault(resource.kind, []).append(time)
+    return tuple(
+        Occupancy(kind, len(times), max(times) / TICKS / wave, sum(times) / len(times) / interval)
+        for kind, times in kinds.items()
     )

@@ -8,20 +8,22 @@ part is loaded again once all items of a wave have been multiplied with what it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from cimtool.costs.charges import row_time
 from cimtool.costs.operations import elements, width
 from cimtool.costs.rates import Rates
-from cimtool.costs.schedule import TICKS, Task
+from cimtool.costs.schedule import TICKS, Pattern, Resource, Task
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.ir.program import Graph, Node
 
-DIGITAL, DRAM, SEARCH = "digital unit", "DRAM channel", "search memory"
-"""Resources of which there is one each."""
+DIGITAL, DRAM, SEARCH = map(Resource, ("digital unit", "DRAM channel", "search memory"))
+
+LOADED, WRITING, BESIDE = "loaded arrays", "write ports", "beside in loaded arrays"
+"""Kinds of resources of each part of the arrays that loads pass through."""
 
 End = Literal["value", "low", "high"]
 """The end of each time's interval that a schedule is for."""
@@ -44,7 +46,8 @@ class GraphWork:
     """One walk through a graph on a floorplan: the times of its nodes, and what it reads of DRAM.
 
     `layers` are all layers of the program with cells of their own, in the order of placement.
-    `gallery_bits` are read once for all queries of a wave.
+    `gallery_bits` are read once for all queries of a wave. `patterns` keeps what was scheduled, by
+    the number of items in a wave.
     """
 
     graph: Graph
@@ -53,6 +56,7 @@ class GraphWork:
     plan: Floorplan
     rates: Rates
     gallery_bits: int = 0
+    patterns: dict[int, Mapping[End, Pattern]] = field(default_factory=dict)
 
     @property
     def streamed(self) -> list[Placement]:
@@ -79,13 +83,7 @@ class GraphWork:
 
     def tasks(self, wave: int = 1, parts: int = 2, end: End = "value") -> list[Task]:
         """The tasks of a wave of items, its loads through so many parts of the free arrays."""
-        return [task.for_wave(wave) for task in _Listing(self, end, parts).tasks()]
-
-
-def ticks(time: Quantity, end: End = "value") -> int:
-    """A time in ticks; 0 if it is unknown."""
-    value = getattr(time, end)
-    return 0 if value is None else round(value * TICKS)
+        return _Listing(self, wave, parts, end).tasks()
 
 
 @dataclass(frozen=True)
@@ -119,12 +117,13 @@ def loads_of(layers: Sequence[Placement], arrays: int, sets: int) -> Iterator[Lo
 class _Listing:
     """The tasks of one graph as they are listed, node by node."""
 
-    def __init__(self, work: GraphWork, end: End, parts: int) -> None:
-        self.work, self.end = work, end
-        plan, streamed = work.plan, work.streamed
+    def __init__(self, work: GraphWork, wave: int, parts: int, end: End) -> None:
+        self.work, self.wave, self.end = work, wave, end
+        plan, streamed, rates = work.plan, work.streamed, work.rates
         self.parts = min(parts, plan.streaming)
         self.arrays = plan.streaming // self.parts if streamed else 0
         self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
+        self.row = row_time(rates).times(rates.own.rows or 0)
         self.streamed = {place.layer: place for place in streamed}
         self.listed: list[Task] = []
         self.ends: dict[str, tuple[int, ...]] = {}
@@ -134,10 +133,9 @@ class _Listing:
 
     def tasks(self) -> list[Task]:
         """All tasks, each after those that it needs."""
-        work, end = self.work, self.end
+        work = self.work
         if work.gallery_bits:
-            read = ticks(Quantity(work.gallery_bits / 8 / work.rates.prices.bandwidth))
-            self._add("gallery", ((DRAM, read),), (), shared=True)
+            self._add(Task("gallery", ((DRAM, self._read(work.gallery_bits)),), (), shared=True))
         for node in in_order(work):
             times = work.times[node.name]
             positions = (p for name in node.inputs for p in self.ends.get(name, ()))
@@ -147,29 +145,31 @@ class _Listing:
                 after = self._product(layer, times, after)
             for resource, time in ((SEARCH, times.search), (DIGITAL, times.digital)):
                 if time != NOTHING:
-                    after = (self._add(node.name, ((resource, ticks(time, end)),), after),)
+                    holds = ((resource, self._ticks(time) * self.wave),)
+                    after = (self._add(Task(node.name, holds, after)),)
             self.ends[node.name] = after
-        self._hold_parts()
+        self._hold_arrays()
         return self.listed
 
-    def _add(
-        self,
-        name: str,
-        holds: tuple[tuple[str, int], ...],
-        after: tuple[int, ...],
-        shared: bool = False,
-        buffer: str = "",
-    ) -> int:
-        self.listed.append(Task(name, holds, after, shared, buffer))
+    def _add(self, task: Task) -> int:
+        self.listed.append(task)
         return len(self.listed) - 1
+
+    def _ticks(self, time: Quantity) -> int:
+        value = getattr(time, self.end)
+        return 0 if value is None else round(value * TICKS)
+
+    def _read(self, bits: float) -> int:
+        return round(bits / 8 / self.work.rates.prices.bandwidth * TICKS)
 
     def _product(self, layer: str, times: NodeTimes, after: tuple[int, ...]) -> tuple[int, ...]:
         """The products of a layer, after the loads that they need; their positions."""
-        plan, whole = self.work.plan, ticks(times.product, self.end)
+        plan, whole = self.work.plan, self._ticks(times.product)
         place = self.streamed.get(times.owner)
         if place is None:
-            names = self.held.get(times.owner, (times.owner,))
-            return (self._add(layer, tuple((name, whole) for name in names), after),)
+            held = self.held.get(times.owner, (Resource(times.owner),))
+            holds = tuple((resource, whole * self.wave) for resource in held)
+            return (self._add(Task(layer, holds, after)),)
         found = []
         for number, load in enumerate(self.loads):
             if place.layer not in load.tiles:
@@ -177,34 +177,32 @@ class _Listing:
             while len(self.loaded) <= number:
                 self._load(len(self.loaded))
             uses = -(-load.tiles[place.layer] // self.arrays)
-            part = self._part(number)
+            part = 1 + number % self.parts
             # Layers of one load lie side by side, unless arrays hold several tiles in turn.
-            name = f"{place.layer} in {part}" if plan.weight_sets == 1 else part
-            holds = ((name, whole * uses // plan.passes(place)),)
-            found.append(self._add(layer, holds, (*after, self.loaded[number]), buffer=part))
+            apart = Resource(BESIDE, part, place.layer)
+            held = apart if plan.weight_sets == 1 else Resource(LOADED, part)
+            holds = ((held, whole * uses // plan.passes(place) * self.wave),)
+            needed = (*after, self.loaded[number])
+            found.append(self._add(Task(layer, holds, needed, buffer=Resource(LOADED, part))))
             self.products[number].append(found[-1])
         return tuple(found)
 
     def _load(self, number: int) -> None:
         """Load one part of the free arrays: read DRAM, and write row by row beside."""
-        work, load, part = self.work, self.loads[number], self._part(number)
-        read = ticks(Quantity(load.bits / 8 / work.rates.prices.bandwidth))
-        rows = load.sets * (work.rates.own.rows or 0)
-        write = ticks(row_time(work.rates).times(rows), self.end)
+        load, part = self.loads[number], 1 + number % self.parts
+        arrays, read = Resource(LOADED, part), self._read(load.bits)
+        write = self._ticks(self.row) * load.sets
         freed = self.products[number - self.parts] if number >= self.parts else ()
-        holds = ((DRAM, read), (f"write ports of {part}", write), (part, max(read, write)))
-        self.loaded.append(self._add("load", holds, tuple(freed), True, part))
+        holds = ((DRAM, read), (Resource(WRITING, part), write), (arrays, max(read, write)))
+        self.loaded.append(self._add(Task("load", holds, tuple(freed), True, arrays)))
 
-    def _part(self, number: int) -> str:
-        which = f", part {number % self.parts + 1} of {self.parts}" if self.parts > 1 else ""
-        return f"loaded arrays{which}"
-
-    def _hold_parts(self) -> None:
-        """Let the longest of the products with a load hold the arrays that it went to."""
+    def _hold_arrays(self) -> None:
+        """Let the longest of the products with each load hold the arrays that it went to."""
         for products in self.products:
             longest = max(products, key=lambda position: self.listed[position].ticks)
             task = self.listed[longest]
-            self.listed[longest] = replace(task, holds=((task.buffer, task.ticks),))
+            held = ((Resource(LOADED, task.holds[0][0].number), task.ticks),)
+            self.listed[longest] = replace(task, holds=held)
 
 
 def in_order(work: GraphWork) -> Sequence[Node]:
@@ -235,7 +233,7 @@ def in_order(work: GraphWork) -> Sequence[Node]:
         return graph.nodes
 
 
-def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tuple[str, ...]]:
+def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tuple[Resource, ...]]:
     """The arrays that each staying layer holds: its own, or ranges that layers share in turn.
 
     Layers share arrays if these hold several weight sets: an array takes a second tile after every
@@ -244,7 +242,7 @@ def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tup
     kept = [p for p in layers if plan.resident or p.layer in plan.kept]
     count = plan.arrays_at_once - (0 if plan.resident else plan.streaming)
     if sum(place.arrays for place in kept) <= count:
-        return {place.layer: (place.layer,) for place in kept}
+        return {place.layer: (Resource(place.layer),) for place in kept}
     spans: dict[str, list[tuple[int, int]]] = {}
     first = 0
     for place in kept:
@@ -260,7 +258,7 @@ def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tup
     pieces = list(zip(cuts, cuts[1:], strict=False))
     return {
         layer: tuple(
-            f"arrays {low + 1:,} to {high:,}"
+            Resource(f"arrays {low + 1:,} to {high:,}")
             for low, high in pieces
             if any(start <= low and high <= end for start, end in ranges)
         )

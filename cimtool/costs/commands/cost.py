@@ -15,6 +15,7 @@ from cimtool.costs import api
 from cimtool.costs.estimate import CostOptions
 from cimtool.costs.render import document
 from cimtool.costs.roofline import roofline_svg
+from cimtool.costs.schedule_picture import schedule_svg
 from cimtool.costs.ways import GalleryWay, query_ways
 from cimtool.report.document import Sentence
 from cimtool.report.formats import ENERGIES, TIMES, whole
@@ -28,16 +29,16 @@ class CostPlace(Record):
 
 
 @record_command(CostOptions, CostPlace)
-def command(out: Output, options: CostOptions, place: CostPlace) -> None:
+def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 
     Uses the target's figures at one operating point, and reference prices for parts without a
-    figure. A total that lacks a part is a lower bound. Writes cost.json, placement.svg and, with
-    a gallery, roofline.svg. For a bundle compiled with --score-mapping in-memory or hybrid, all
+    figure. A total that lacks a part is a lower bound. Writes cost.json, placement.svg,
+    schedule.svg and, with a gallery, roofline.svg. For a bundle compiled with --score-mapping in-memory or hybrid, all
     ways to compute a query against the gallery stand side by side.
     """
     bundle = Path(options.bundle)
-    output = place.output or bundle
+    output = folder.output or bundle
     check_folder(output)
     found = api.cost(**vars(options))
     ways = query_ways(open_bundle(bundle), found)
@@ -46,8 +47,9 @@ def command(out: Output, options: CostOptions, place: CostPlace) -> None:
     if ways:
         refused = [Sentence(f"{one.way}: {one.refused}") for one in ways if one.refused]
         shown = shown.plus(ways_table(ways, found.gallery or 0), *refused)
-    picture = placement_svg(found.placements, found.floorplan, f"{name} on {found.target.name}")
-    contents = (json_text(shown.values()) + "\n", picture, roofline_svg(found, name))
+    place = f"{name} on {found.target.name}"
+    pictures = placement_svg(found.placements, found.floorplan, place), schedule_svg(found, place)
+    contents = (json_text(shown.values()) + "\n", *pictures, roofline_svg(found, name))
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
     out.result(shown.wrote(replace_texts(output, texts, "the cost")))
 
