@@ -87,24 +87,34 @@ def tails(tasks: Sequence[Task]) -> list[int]:
     return found
 
 
-def lower_bound(tasks: Sequence[Task], items: int, waves: int, wave: int = 1) -> int:
+def lower_bound(tasks: Sequence[Task], items: int, waves: int) -> int:
     """Ticks that no schedule of the items undercuts, their shared tasks done once a wave.
 
-    `tasks` are those of a wave of `wave` items. The bound is the critical path of one item, or the
-    time that all items hold a resource, with the shortest path before and after it.
+    `tasks` are those of one item. The bound is its critical path, or the time that all items hold a
+    resource, with the shortest path before and after it.
     """
-    one = [
-        task if task.shared else replace(task, holds=tuple((r, n // wave) for r, n in task.holds))
-        for task in tasks
-    ]
-    before, rest = heads(one), tails(one)
+    before, rest = heads(tasks), tails(tasks)
     held: dict[Resource, tuple[int, int, int]] = {}
-    for task, head, tail in zip(one, before, rest, strict=True):
+    for task, head, tail in zip(tasks, before, rest, strict=True):
         for resource, ticks in task.holds:
             work, least, last = held.get(resource, (0, head, tail - ticks))
             work += ticks * (waves if task.shared else items)
             held[resource] = work, min(least, head), min(last, tail - ticks)
     return max([max(rest, default=0), *map(sum, held.values())])
+
+
+def chained(parts: Sequence[Sequence[Task]]) -> list[Task]:
+    """The tasks of all parts: each part begins when the one before has ended."""
+    found: list[Task] = []
+    ends: tuple[int, ...] = ()
+    for tasks in parts:
+        first = len(found)
+        for task in tasks:
+            after = tuple(first + position for position in task.after) or ends
+            found.append(replace(task, after=after))
+        inner = {position for task in tasks for position in task.after}
+        ends = tuple(first + p for p in range(len(tasks)) if p not in inner) or ends
+    return found
 
 
 @dataclass(frozen=True)
@@ -328,19 +338,13 @@ def _backwards(tasks: Sequence[Task]) -> Pattern | None:
 
 
 def in_turn(patterns: Sequence[Pattern]) -> Pattern:
-    """The patterns one after another: each begins when the one before has ended."""
-    tasks: list[Task] = []
+    """The patterns one after another."""
     starts: list[int] = []
-    ends: tuple[int, ...] = ()
+    offset = 0
     for one in patterns:
-        first, offset = len(tasks), Pattern(tuple(tasks), tuple(starts)).length
-        for task, start in zip(one.tasks, one.starts, strict=True):
-            after = tuple(first + position for position in task.after) or ends
-            tasks.append(replace(task, after=after))
-            starts.append(offset + start)
-        inner = {position for task in one.tasks for position in task.after}
-        ends = tuple(first + p for p in range(len(one.tasks)) if p not in inner) or ends
-    return Pattern(tuple(tasks), tuple(starts))
+        starts += [offset + start for start in one.starts]
+        offset += one.length
+    return Pattern(tuple(chained([one.tasks for one in patterns])), tuple(starts))
 
 
 def repeated(single: Pattern) -> Iterator[Pattern]:

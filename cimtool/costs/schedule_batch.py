@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cimtool.costs.schedule import (
     TICKS,
     Pattern,
     Resource,
     busy,
+    chained,
     in_turn,
     lower_bound,
-    once,
     repeated,
     shortest,
 )
-from cimtool.costs.schedule_tasks import BESIDE, End, GraphWork
+from cimtool.costs.schedule_tasks import BESIDE, End, GraphWork, WaveKey
 from cimtool.costs.totals import Quantity
 
 PARTS = (2, 1, 4, 8)
 """Parts of the free arrays that loads go to in turn; two are the double buffer."""
+
+GROUPS = 8
+"""Groups of a wave's items that overlap."""
 
 GAIN = 0.99
 """More or fewer parts are taken if they reach this share of the time."""
@@ -103,8 +106,8 @@ def item_latency(work: GraphWork, serial: Quantity) -> Quantity:
     """
     if serial.value is None:
         return serial
-    found = wave_patterns(work, 1)
-    return spread(lambda end: found[end].length / TICKS, serial.missing)
+    key = key_of(work, 1)
+    return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, serial.missing)
 
 
 def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
@@ -113,21 +116,15 @@ def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
     return Quantity(found[0], missing, min(found), max(found))
 
 
-def wave_patterns(work: GraphWork, wave: int) -> Mapping[End, Pattern]:
-    """The tasks of one graph for a wave by the middle times, and by those at either end.
-
-    Loads go to as many parts of the arrays as end first, by the middle times.
-    """
-    if wave not in work.patterns:
-        few = [n for n in PARTS if n <= work.plan.streaming] if work.streamed else [1]
-        middle = {parts: once(work.tasks(wave, parts)) for parts in few}
-        best = few[0]
-        for parts in few[1:]:
-            if middle[parts].length < GAIN * middle[best].length:
-                best = parts
-        found = {end: once(work.tasks(wave, best, end)) for end in ENDS[1:]}
-        work.patterns[wave] = {"value": middle[best], **found}
-    return work.patterns[wave]
+def key_of(work: GraphWork, wave: int, groups: int = 1) -> WaveKey:
+    """A wave of items, with as many parts of the free arrays as it ends first with."""
+    few = [n for n in PARTS if n <= work.plan.streaming] if work.streamed else [1]
+    best = WaveKey(wave, few[0], groups)
+    for parts in few[1:]:
+        key = WaveKey(wave, parts, groups)
+        if work.pattern(key).length < GAIN * work.pattern(best).length:
+            best = key
+    return best
 
 
 def waves_of(works: Sequence[GraphWork], batch: int) -> int:
@@ -152,29 +149,57 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     """Schedule a batch of items that walk through graphs one after another."""
     waves = waves_of(works, batch)
     wave, missing = -(-batch // waves), item.latency_ns.missing
-    alone = [wave_patterns(work, wave) for work in works]
-    singles = {end: in_turn([one[end] for one in alone]) for end in ENDS}
-    steady = {end: next(repeated(one), None) for end, one in singles.items()}
-    shown = {end: shortest(one, waves) for end, one in singles.items()}
-    best, repeats = shown["value"]
-    held = {one: time for one, time in busy(singles["value"].tasks).items() if time}
-    intervals = {end: 0 if one is None else one.interval for end, one in steady.items()}
-    makespan = spread(lambda end: shown[end][0].makespan(shown[end][1]) / TICKS, missing)
+    found = {end: _best(works, wave, waves, end) for end in ENDS}
+    middle = found["value"]
+    makespan = spread(lambda end: found[end].makespan / TICKS, missing)
     rate = Quantity(None, missing)
-    if held and not missing:
-        rate = spread(lambda end: wave * 1e9 * TICKS / intervals[end], ())
+    if middle.held and not missing:
+        rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
+    of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
     return BatchSchedule(
         batch=batch,
         waves=waves,
         latency_ns=item.latency_ns,
-        makespan_ns=makespan if held else Quantity(None, missing),
-        bound_ns=lower_bound(singles["value"].tasks, batch, waves, wave) / TICKS,
+        makespan_ns=makespan if middle.held else Quantity(None, missing),
+        bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
         energy_pj=item.energy_pj + item.shared_pj.times(waves / batch - 1),
-        occupancy=occupancy(held, wave, intervals["value"]),
-        pattern=best,
-        repeats=repeats,
+        occupancy=occupancy(middle.held, wave, middle.interval),
+        pattern=middle.pattern,
+        repeats=middle.repeats,
     )
+
+
+class _Found(NamedTuple):
+    """The pattern with which a batch ends first, the least interval, and what a wave holds."""
+
+    pattern: Pattern
+    repeats: int
+    interval: int
+    held: Mapping[Resource, int]
+
+    @property
+    def makespan(self) -> int:
+        return self.pattern.makespan(self.repeats)
+
+
+def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
+    """The best schedules of a wave as a block, and in groups of items that overlap."""
+    shortest_one: tuple[Pattern, int] | None = None
+    least: Pattern | None = None
+    for groups in (1, GROUPS) if wave > 1 else (1,):
+        keys = [key_of(work, wave, groups)._replace(end=end) for work in works]
+        single = in_turn([work.pattern(key) for work, key in zip(works, keys, strict=True)])
+        one, times = shortest(single, waves)
+        if shortest_one is None or one.makespan(times) < shortest_one[0].makespan(shortest_one[1]):
+            shortest_one = one, times
+        steady = next(repeated(single), None)
+        if least is None or (steady is not None and steady.interval < least.interval):
+            least = steady
+    assert shortest_one is not None
+    held = busy(least.tasks) if least is not None else {}
+    interval = least.interval if least is not None else 1
+    return _Found(*shortest_one, interval, {one: time for one, time in held.items() if time})
 
 
 def occupancy(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cimtool.costs.charges import row_time
 from cimtool.costs.operations import elements, width
 from cimtool.costs.rates import Rates
-from cimtool.costs.schedule import TICKS, Pattern, Resource, Task
+from cimtool.costs.schedule import TICKS, Pattern, Resource, Task, once
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.ir.program import Graph, Node
@@ -25,8 +25,24 @@ DIGITAL, DRAM, SEARCH = map(Resource, ("digital unit", "DRAM channel", "search m
 LOADED, WRITING, BESIDE = "loaded arrays", "write ports", "beside in loaded arrays"
 """Kinds of resources of each part of the arrays that loads pass through."""
 
+MOST_TASKS = 1_500
+"""Tasks of a wave up to which its items are scheduled in groups."""
+
 End = Literal["value", "low", "high"]
 """The end of each time's interval that a schedule is for."""
+
+
+class WaveKey(NamedTuple):
+    """How a wave of `items` is scheduled: by the times at one `end` of their intervals.
+
+    Its loads go to so many `parts` of the free arrays in turn. Its items are scheduled in so many
+    `groups` at most, so that one is multiplied with a layer while another is with the one before.
+    """
+
+    items: int = 1
+    parts: int = 2
+    groups: int = 1
+    end: End = "value"
 
 
 @dataclass(frozen=True)
@@ -46,8 +62,7 @@ class GraphWork:
     """One walk through a graph on a floorplan: the times of its nodes, and what it reads of DRAM.
 
     `layers` are all layers of the program with cells of their own, in the order of placement.
-    `gallery_bits` are read once for all queries of a wave. `patterns` keeps what was scheduled, by
-    the number of items in a wave.
+    `gallery_bits` are read once for all queries of a wave. `patterns` keeps what was scheduled.
     """
 
     graph: Graph
@@ -56,7 +71,7 @@ class GraphWork:
     plan: Floorplan
     rates: Rates
     gallery_bits: int = 0
-    patterns: dict[int, Mapping[End, Pattern]] = field(default_factory=dict)
+    patterns: dict[WaveKey, Pattern] = field(default_factory=dict)
 
     @property
     def streamed(self) -> list[Placement]:
@@ -81,9 +96,15 @@ class GraphWork:
             for names in values
         )
 
-    def tasks(self, wave: int = 1, parts: int = 2, end: End = "value") -> list[Task]:
-        """The tasks of a wave of items, its loads through so many parts of the free arrays."""
-        return _Listing(self, wave, parts, end).tasks()
+    def tasks(self, key: WaveKey) -> list[Task]:
+        """The tasks of a wave of items."""
+        return _Listing(self, key).tasks()
+
+    def pattern(self, key: WaveKey) -> Pattern:
+        """The schedule of a wave of items."""
+        if key not in self.patterns:
+            self.patterns[key] = once(self.tasks(key))
+        return self.patterns[key]
 
 
 @dataclass(frozen=True)
@@ -117,17 +138,20 @@ def loads_of(layers: Sequence[Placement], arrays: int, sets: int) -> Iterator[Lo
 class _Listing:
     """The tasks of one graph as they are listed, node by node."""
 
-    def __init__(self, work: GraphWork, wave: int, parts: int, end: End) -> None:
-        self.work, self.wave, self.end = work, wave, end
+    def __init__(self, work: GraphWork, key: WaveKey) -> None:
+        self.work, self.end = work, key.end
         plan, streamed, rates = work.plan, work.streamed, work.rates
-        self.parts = min(parts, plan.streaming)
+        self.parts = min(key.parts, plan.streaming)
         self.arrays = plan.streaming // self.parts if streamed else 0
         self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
+        count = len(work.graph.nodes) + 2 * len(self.loads)
+        groups = max(1, min(key.items, key.groups, MOST_TASKS // count))
+        self.groups = [key.items // groups + (g < key.items % groups) for g in range(groups)]
         self.row = row_time(rates).times(rates.own.rows or 0)
         self.streamed = {place.layer: place for place in streamed}
         self.listed: list[Task] = []
-        self.ends: dict[str, tuple[int, ...]] = {}
-        self.products: list[list[int]] = [[] for _ in self.loads]
+        self.ends: dict[str, list[tuple[int, ...]]] = {}
+        self.products: list[list[list[int]]] = [[] for _ in self.loads]
         self.loaded: list[int] = []
         self.held = shared_arrays(work.layers, plan)
 
@@ -137,19 +161,35 @@ class _Listing:
         if work.gallery_bits:
             self._add(Task("gallery", ((DRAM, self._read(work.gallery_bits)),), (), shared=True))
         for node in in_order(work):
-            times = work.times[node.name]
-            positions = (p for name in node.inputs for p in self.ends.get(name, ()))
-            after = tuple(dict.fromkeys(positions))
-            layer = work.graph.layer(node)
+            times, layer = work.times[node.name], work.graph.layer(node)
+            after = [self._inputs(node, group) for group in range(len(self.groups))]
             if times.product != NOTHING:
                 after = self._product(layer, times, after)
             for resource, time in ((SEARCH, times.search), (DIGITAL, times.digital)):
                 if time != NOTHING:
-                    holds = ((resource, self._ticks(time) * self.wave),)
-                    after = (self._add(Task(node.name, holds, after)),)
+                    after = self._each(node.name, (resource,), self._ticks(time), after)
             self.ends[node.name] = after
         self._hold_arrays()
         return self.listed
+
+    def _inputs(self, node: Node, group: int) -> tuple[int, ...]:
+        """The positions of the tasks that a node waits for, for one group of items."""
+        known = (self.ends[name][group] for name in node.inputs if name in self.ends)
+        return tuple(dict.fromkeys(position for positions in known for position in positions))
+
+    def _each(
+        self,
+        name: str,
+        held: tuple[Resource, ...],
+        time: int,
+        after: Sequence[tuple[int, ...]],
+        buffer: Resource | None = None,
+    ) -> list[tuple[int, ...]]:
+        """Add a task for each group of items; their positions."""
+        return [
+            (self._add(Task(name, tuple((r, time * size) for r in held), before, False, buffer)),)
+            for size, before in zip(self.groups, after, strict=True)
+        ]
 
     def _add(self, task: Task) -> int:
         self.listed.append(task)
@@ -162,47 +202,48 @@ class _Listing:
     def _read(self, bits: float) -> int:
         return round(bits / 8 / self.work.rates.prices.bandwidth * TICKS)
 
-    def _product(self, layer: str, times: NodeTimes, after: tuple[int, ...]) -> tuple[int, ...]:
-        """The products of a layer, after the loads that they need; their positions."""
+    def _product(
+        self, layer: str, times: NodeTimes, after: list[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """The products of a layer, after the loads that they need; their positions by group."""
         plan, whole = self.work.plan, self._ticks(times.product)
         place = self.streamed.get(times.owner)
         if place is None:
-            held = self.held.get(times.owner, (Resource(times.owner),))
-            holds = tuple((resource, whole * self.wave) for resource in held)
-            return (self._add(Task(layer, holds, after)),)
-        found = []
+            return self._each(layer, self.held.get(times.owner, (Resource(layer),)), whole, after)
+        found: list[tuple[int, ...]] = [() for _ in after]
         for number, load in enumerate(self.loads):
             if place.layer not in load.tiles:
                 continue
             while len(self.loaded) <= number:
                 self._load(len(self.loaded))
-            uses = -(-load.tiles[place.layer] // self.arrays)
-            part = 1 + number % self.parts
+            part = Resource(LOADED, 1 + number % self.parts)
             # Layers of one load lie side by side, unless arrays hold several tiles in turn.
-            apart = Resource(BESIDE, part, place.layer)
-            held = apart if plan.weight_sets == 1 else Resource(LOADED, part)
-            holds = ((held, whole * uses // plan.passes(place) * self.wave),)
-            needed = (*after, self.loaded[number])
-            found.append(self._add(Task(layer, holds, needed, buffer=Resource(LOADED, part))))
-            self.products[number].append(found[-1])
-        return tuple(found)
+            held = Resource(BESIDE, part.number, place.layer) if plan.weight_sets == 1 else part
+            one = whole * -(-load.tiles[place.layer] // self.arrays) // plan.passes(place)
+            needed = [(*before, self.loaded[number]) for before in after]
+            made = self._each(layer, (held,), one, needed, part)
+            found = [(*old, *new) for old, new in zip(found, made, strict=True)]
+            self.products[number].append([position for (position,) in made])
+        return found
 
     def _load(self, number: int) -> None:
         """Load one part of the free arrays: read DRAM, and write row by row beside."""
         load, part = self.loads[number], 1 + number % self.parts
         arrays, read = Resource(LOADED, part), self._read(load.bits)
         write = self._ticks(self.row) * load.sets
-        freed = self.products[number - self.parts] if number >= self.parts else ()
+        before = self.products[number - self.parts] if number >= self.parts else []
+        freed = tuple(position for positions in before for position in positions)
         holds = ((DRAM, read), (Resource(WRITING, part), write), (arrays, max(read, write)))
-        self.loaded.append(self._add(Task("load", holds, tuple(freed), True, arrays)))
+        self.loaded.append(self._add(Task("load", holds, freed, True, arrays)))
 
     def _hold_arrays(self) -> None:
         """Let the longest of the products with each load hold the arrays that it went to."""
         for products in self.products:
-            longest = max(products, key=lambda position: self.listed[position].ticks)
-            task = self.listed[longest]
-            held = ((Resource(LOADED, task.holds[0][0].number), task.ticks),)
-            self.listed[longest] = replace(task, holds=held)
+            longest = max(products, key=lambda positions: self.listed[positions[0]].ticks)
+            for position in longest:
+                task = self.listed[position]
+                part = Resource(LOADED, task.holds[0][0].number)
+                self.listed[position] = replace(task, holds=((part, task.ticks),))
 
 
 def in_order(work: GraphWork) -> Sequence[Node]:
