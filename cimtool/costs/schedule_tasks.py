@@ -144,7 +144,7 @@ class _Listing:
         self.parts = min(key.parts, plan.streaming)
         self.arrays = plan.streaming // self.parts if streamed else 0
         self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
-        count = len(work.graph.nodes) + 2 * len(self.loads)
+        count = 1 + len(work.graph.nodes) + 2 * len(self.loads)
         groups = max(1, min(key.items, key.groups, MOST_TASKS // count))
         self.groups = [key.items // groups + (g < key.items % groups) for g in range(groups)]
         self.row = row_time(rates).times(rates.own.rows or 0)
