@@ -264,13 +264,13 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         Their keys are `text`, `video` and `query`.
         """
         program, items = self.program, self.gallery or 0
-        kinds = {"text": ((program.text, 0),), "video": ((program.video, 0),)}
+        kinds = {"text": [(program.text, 0)], "video": [(program.video, 0)]}
         if self.gallery is not None:
-            query = [(program.text, 0)]
+            kinds["query"] = [(program.text, 0)]
             if program.shortlist is not None:
-                query.append((program.shortlist, items))
+                kinds["query"].append((program.shortlist, items))
                 items = self.shortlist or items
-            kinds["query"] = (*query, (program.score, items))
+            kinds["query"].append((program.score, items))
         return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
 
     def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:

@@ -352,8 +352,8 @@ def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
     plan, target = estimate.floorplan, estimate.target
     said = [
-        "the arrays of a layer work side by side, and so do layers that do not wait for each other; "
-        "an array with several tiles of a layer computes them in turn",
+        "the arrays of a layer work side by side, and layers that do not wait for each other; an "
+        "array with several tiles of a layer computes them in turn",
         "figures of whole products are charged in proportion to the cells used; figures of one bit "
         "or cell are charged for each bit or cell of a layer",
         "converters work while the next cycle is read; if they are slower, they set the pace",

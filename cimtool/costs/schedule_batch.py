@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from cimtool.costs.schedule import (
@@ -21,7 +22,7 @@ from cimtool.costs.schedule import (
     repeated,
     shortest,
 )
-from cimtool.costs.schedule_tasks import BESIDE, End, GraphWork, WaveKey
+from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
 from cimtool.costs.totals import Quantity
 
 PARTS = (2, 1, 4, 8)
@@ -118,11 +119,16 @@ def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
 
 def key_of(work: GraphWork, wave: int, groups: int = 1) -> WaveKey:
     """A wave of items, with as many parts of the free arrays as it ends first with."""
-    few = [n for n in PARTS if n <= work.plan.streaming] if work.streamed else [1]
-    best = WaveKey(wave, few[0], groups)
-    for parts in few[1:]:
-        key = WaveKey(wave, parts, groups)
-        if work.pattern(key).length < GAIN * work.pattern(best).length:
+    best = work.fitted(WaveKey(wave, PARTS[0], groups))
+    if not work.streamed:
+        return best
+    for parts in PARTS[1:]:
+        least = work.pattern(best).length
+        reading = busy(work.pattern(best).tasks)[DRAM]
+        if GAIN * least <= reading:
+            break  # no number of parts makes it as much shorter
+        key = work.fitted(WaveKey(wave, parts, groups))
+        if work.pattern(key).length < GAIN * least:
             best = key
     return best
 
@@ -185,26 +191,23 @@ class _Found(NamedTuple):
 
 def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
     """The best schedules of a wave as a block, and in groups of items that overlap."""
-    shortest_one: tuple[Pattern, int] | None = None
-    least: Pattern | None = None
-    for groups in (1, GROUPS) if wave > 1 else (1,):
-        keys = [key_of(work, wave, groups)._replace(end=end) for work in works]
-        single = in_turn([work.pattern(key) for work, key in zip(works, keys, strict=True)])
-        one, times = shortest(single, waves)
-        if shortest_one is None or one.makespan(times) < shortest_one[0].makespan(shortest_one[1]):
-            shortest_one = one, times
-        steady = next(repeated(single), None)
-        if least is None or (steady is not None and steady.interval < least.interval):
-            least = steady
-    assert shortest_one is not None
-    held = busy(least.tasks) if least is not None else {}
-    interval = least.interval if least is not None else 1
-    return _Found(*shortest_one, interval, {one: time for one, time in held.items() if time})
+    singles: dict[tuple[WaveKey, ...], Pattern] = {}
+    for groups in (1, GROUPS):
+        keys = tuple(key_of(work, wave, groups)._replace(end=end) for work in works)
+        if keys not in singles:
+            both = zip(works, keys, strict=True)
+            singles[keys] = in_turn([work.pattern(key) for work, key in both])
+    found = (shortest(single, waves) for single in singles.values())
+    pattern, repeats = min(found, key=lambda one: one[0].makespan(one[1]))
+    steady = [one for single in singles.values() for one in islice(repeated(single), 1)]
+    least = min(steady, key=lambda one: one.interval, default=None)
+    if least is None:
+        return _Found(pattern, repeats, 1, {})
+    held = {one: time for one, time in busy(least.tasks).items() if time}
+    return _Found(pattern, repeats, least.interval, held)
 
 
-def occupancy(
-    held: Mapping[Resource, int], wave: int, interval: int
-) -> tuple[Occupancy, ...]:
+def occupancy(held: Mapping[Resource, int], wave: int, interval: int) -> tuple[Occupancy, ...]:
     """The occupancy of each kind of resource, in the mean over those of one kind."""
     kinds: dict[str, list[int]] = {}
     for resource, time in held.items():

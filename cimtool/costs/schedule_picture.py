@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.schedule import Resource
 from cimtool.costs.schedule_batch import BatchSchedule
-from cimtool.costs.schedule_tasks import BESIDE, DIGITAL, DRAM, LOADED, WRITING
+from cimtool.costs.schedule_tasks import BESIDE, LOADED, WRITING
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report import svg
 from cimtool.report.formats import TIMES, counted, coverage, scaled
@@ -98,9 +98,7 @@ def panel(estimate: Estimate, name: str, found: BatchSchedule) -> Panel:
     end = (pattern.length + (shown - 1) * pattern.interval) / 1e9
     more = f", the first {shown} of {found.repeats:,} drawn" if found.repeats > shown else ""
     heading = f"{name}: {counted(found.batch, 'item')} in {found.makespan_ns.text(TIMES)}{more}"
-    return Panel(
-        heading, names, tuple(coverage(shares[one.kind]) for one in rows), bars, end
-    )
+    return Panel(heading, names, tuple(coverage(shares[one.kind]) for one in rows), bars, end)
 
 
 def _row(resource: Resource) -> Resource:

@@ -95,7 +95,13 @@ def occupancy_table(estimate: Estimate) -> Table:
         Column("held", coverage, "share of the time, batch after batch"),
     )
     rows = [
-        (names[name], one.part, one.number, Cell(scaled(one.item_ns, TIMES), one.item_ns), one.share)
+        (
+            names[name],
+            one.part,
+            one.number,
+            Cell(scaled(one.item_ns, TIMES), one.item_ns),
+            one.share,
+        )
         for name, found in estimate.schedules.items()
         for one in found.occupancy
     ]

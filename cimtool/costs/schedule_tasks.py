@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from cimtool.costs.charges import row_time
@@ -98,10 +99,20 @@ class GraphWork:
 
     def tasks(self, key: WaveKey) -> list[Task]:
         """The tasks of a wave of items."""
-        return _Listing(self, key).tasks()
+        return _Listing(self, self.fitted(key)).tasks()
+
+    def fitted(self, key: WaveKey) -> WaveKey:
+        """The key with no more parts than there are arrays, and no more groups than are few."""
+        parts = max(1, min(key.parts, self.plan.streaming))
+        tiles = sum(place.arrays for place in self.streamed)
+        room = max(1, self.plan.streaming // parts * self.plan.weight_sets)
+        count = 1 + len(self.graph.nodes) + 2 * -(-tiles // room)
+        groups = max(1, min(key.items, key.groups, MOST_TASKS // count))
+        return key._replace(parts=parts, groups=groups)
 
     def pattern(self, key: WaveKey) -> Pattern:
         """The schedule of a wave of items."""
+        key = self.fitted(key)
         if key not in self.patterns:
             self.patterns[key] = once(self.tasks(key))
         return self.patterns[key]
@@ -141,12 +152,11 @@ class _Listing:
     def __init__(self, work: GraphWork, key: WaveKey) -> None:
         self.work, self.end = work, key.end
         plan, streamed, rates = work.plan, work.streamed, work.rates
-        self.parts = min(key.parts, plan.streaming)
-        self.arrays = plan.streaming // self.parts if streamed else 0
+        self.parts = key.parts
+        self.arrays = plan.streaming // key.parts
         self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
-        count = 1 + len(work.graph.nodes) + 2 * len(self.loads)
-        groups = max(1, min(key.items, key.groups, MOST_TASKS // count))
-        self.groups = [key.items // groups + (g < key.items % groups) for g in range(groups)]
+        count, more = divmod(key.items, key.groups)
+        self.groups = [count + (group < more) for group in range(key.groups)]
         self.row = row_time(rates).times(rates.own.rows or 0)
         self.streamed = {place.layer: place for place in streamed}
         self.listed: list[Task] = []
@@ -224,7 +234,7 @@ class _Listing:
             made = self._each(layer, (held,), one, needed, part)
             found = [(*old, *new) for old, new in zip(found, made, strict=True)]
             self.products[number].append([position for (position,) in made])
-        return found
+        return [(self._add(Task(layer, (), positions)),) for positions in found]
 
     def _load(self, number: int) -> None:
         """Load one part of the free arrays: read DRAM, and write row by row beside."""
@@ -296,7 +306,7 @@ def shared_arrays(layers: Sequence[Placement], plan: Floorplan) -> dict[str, tup
         else:
             spans[place.layer] = [(start, end)]
     cuts = sorted({at for ranges in spans.values() for span in ranges for at in span})
-    pieces = list(zip(cuts, cuts[1:], strict=False))
+    pieces = list(pairwise(cuts))
     return {
         layer: tuple(
             Resource(f"arrays {low + 1:,} to {high:,}")

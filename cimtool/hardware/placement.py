@@ -280,9 +280,7 @@ class Floorplan:
         return own | values | {"chip": self.chip.model_dump() | {"arrays": self.chip.arrays}}
 
 
-def floorplan(
-    layers: Sequence[Placement], target: Target, kept: Collection[str] = ()
-) -> Floorplan:
+def floorplan(layers: Sequence[Placement], target: Target, kept: Collection[str] = ()) -> Floorplan:
     """Fill macros, cores and chips of a target with the arrays of a program's layers.
 
     If weights are loaded, those of the layers `kept` stay; they must leave arrays to the others.

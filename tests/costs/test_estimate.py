@@ -146,9 +146,9 @@ def test_known_times_of_converters_bound_a_latency_without_one_of_arrays(
 ) -> None:
     found = estimate_bundle(read_bundle(small_bundle), 1)
     times = {name: one.parts["converters"].time.value or 0 for name, one in found.layers.items()}
-    assert sum(
-        time for layer, time in times.items() if layer.startswith("text.")
-    ) == pytest.approx(found.text.parts["converters"].time.value)
+    assert sum(time for layer, time in times.items() if layer.startswith("text.")) == pytest.approx(
+        found.text.parts["converters"].time.value
+    )
     assert found.text.latency_ns.lower_bound
     assert found.text.latency_ns.value is not None
     # The two heads work side by side.

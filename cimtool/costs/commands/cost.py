@@ -34,8 +34,8 @@ def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
 
     Uses the target's figures at one operating point, and reference prices for parts without a
     figure. A total that lacks a part is a lower bound. Writes cost.json, placement.svg,
-    schedule.svg and, with a gallery, roofline.svg. For a bundle compiled with --score-mapping in-memory or hybrid, all
-    ways to compute a query against the gallery stand side by side.
+    schedule.svg and, with a gallery, roofline.svg. For a bundle compiled with --score-mapping
+    in-memory or hybrid, all ways to compute a query against the gallery stand side by side.
     """
     bundle = Path(options.bundle)
     output = folder.output or bundle
