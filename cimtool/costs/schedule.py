@@ -38,7 +38,7 @@ class Resource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class HardwareTask:
     """A piece of work: it `holds` resources from its start on, each for its number of ticks.
 
     It ends with its longest hold. `after` are the positions of its predecessors, which come before
@@ -58,7 +58,7 @@ class Task:
         object.__setattr__(self, "ticks", longest)
 
 
-def busy(tasks: Sequence[Task]) -> dict[Resource, int]:
+def busy(tasks: Sequence[HardwareTask]) -> dict[Resource, int]:
     """The time that each resource is held, in the order of first use."""
     found: dict[Resource, int] = {}
     for task in tasks:
@@ -67,7 +67,7 @@ def busy(tasks: Sequence[Task]) -> dict[Resource, int]:
     return found
 
 
-def heads(tasks: Sequence[Task]) -> list[int]:
+def heads(tasks: Sequence[HardwareTask]) -> list[int]:
     """The longest path of predecessors before each task."""
     found: list[int] = []
     for task in tasks:
@@ -75,7 +75,7 @@ def heads(tasks: Sequence[Task]) -> list[int]:
     return found
 
 
-def tails(tasks: Sequence[Task]) -> list[int]:
+def tails(tasks: Sequence[HardwareTask]) -> list[int]:
     """The longest path from the start of each task to the end."""
     found = [task.ticks for task in tasks]
     for position in reversed(range(len(tasks))):
@@ -87,7 +87,7 @@ def tails(tasks: Sequence[Task]) -> list[int]:
     return found
 
 
-def lower_bound(tasks: Sequence[Task], items: int, waves: int) -> int:
+def lower_bound(tasks: Sequence[HardwareTask], items: int, waves: int) -> int:
     """Ticks that no schedule of the items undercuts, their shared tasks done once a wave.
 
     `tasks` are those of one item. The bound is its critical path, or the time that all items hold a
@@ -103,9 +103,9 @@ def lower_bound(tasks: Sequence[Task], items: int, waves: int) -> int:
     return max([max(rest, default=0), *map(sum, held.values())])
 
 
-def chained(parts: Sequence[Sequence[Task]]) -> list[Task]:
+def chained(parts: Sequence[Sequence[HardwareTask]]) -> list[HardwareTask]:
     """The tasks of all parts: each part begins when the one before has ended."""
-    found: list[Task] = []
+    found: list[HardwareTask] = []
     ends: tuple[int, ...] = ()
     for tasks in parts:
         first = len(found)
@@ -121,7 +121,7 @@ def chained(parts: Sequence[Sequence[Task]]) -> list[Task]:
 class Pattern:
     """The starts of all tasks in ticks, repeated every `interval` (0: only once)."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[HardwareTask, ...]
     starts: tuple[int, ...]
     interval: int = 0
 
@@ -135,7 +135,7 @@ class Pattern:
         """Ticks of so many repetitions."""
         return self.length + (waves - 1) * self.interval
 
-    def held(self) -> Iterator[tuple[Resource, int, int, Task]]:
+    def held(self) -> Iterator[tuple[Resource, int, int, HardwareTask]]:
         """Each resource with the start and the end of each hold, and its task."""
         for start, task in zip(self.starts, self.tasks, strict=True):
             for resource, ticks in task.holds:
@@ -200,7 +200,7 @@ class _Line:
 
 
 def placed_tasks(
-    tasks: Sequence[Task], order: Sequence[int], interval: int = 0, packed: bool = False
+    tasks: Sequence[HardwareTask], order: Sequence[int], interval: int = 0, packed: bool = False
 ) -> Pattern | None:
     """Place the tasks in this order, each as early as it can begin in every `interval`.
 
@@ -299,13 +299,13 @@ def _overlaps(runs: Sequence[tuple[int, int]], shift: int) -> Iterator[tuple[int
             yield end, runs[index][0]
 
 
-def by_urgency(tasks: Sequence[Task]) -> list[int]:
+def by_urgency(tasks: Sequence[HardwareTask]) -> list[int]:
     """The positions of tasks, those with the longest path to the end first."""
     rest = tails(tasks)
     return sorted(range(len(tasks)), key=lambda position: (-rest[position], position))
 
 
-def once(tasks: Sequence[Task]) -> Pattern:
+def once(tasks: Sequence[HardwareTask]) -> Pattern:
     """The shortest pattern of one repetition that list scheduling finds, forwards or backwards."""
     found = [
         pattern
@@ -315,7 +315,7 @@ def once(tasks: Sequence[Task]) -> Pattern:
     return min(found, key=lambda one: one.length)
 
 
-def _backwards(tasks: Sequence[Task]) -> Pattern | None:
+def _backwards(tasks: Sequence[HardwareTask]) -> Pattern | None:
     """The tasks placed from the end on, then moved to the front as far as they go.
 
     None if a task holds several resources, whose holds would then end together.
@@ -328,7 +328,7 @@ def _backwards(tasks: Sequence[Task]) -> Pattern | None:
         for before in task.after:
             after[last - before].append(last - position)
     mirrored = [
-        Task(task.name, task.holds, tuple(after[place]))
+        HardwareTask(task.name, task.holds, tuple(after[place]))
         for place, task in enumerate(reversed(tasks))
     ]
     found = placed_tasks(mirrored, by_urgency(mirrored))

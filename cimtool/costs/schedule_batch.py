@@ -117,18 +117,17 @@ def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
     return Quantity(found[0], missing, min(found), max(found))
 
 
-def key_of(work: GraphWork, wave: int, groups: int = 1) -> WaveKey:
-    """A wave of items, with as many parts of the free arrays as it ends first with."""
-    best = work.fitted(WaveKey(wave, PARTS[0], groups))
+def key_of(work: GraphWork, wave: int) -> WaveKey:
+    """A wave of items as a block, with as many parts of the free arrays as it ends first with."""
+    best = work.fitted(WaveKey(wave, PARTS[0]))
     if not work.streamed:
         return best
     for parts in PARTS[1:]:
-        least = work.pattern(best).length
-        reading = busy(work.pattern(best).tasks)[DRAM]
-        if GAIN * least <= reading:
+        least = work.pattern(best)
+        if GAIN * least.length <= busy(least.tasks)[DRAM]:
             break  # no number of parts makes it as much shorter
-        key = work.fitted(WaveKey(wave, parts, groups))
-        if work.pattern(key).length < GAIN * least:
+        key = work.fitted(WaveKey(wave, parts))
+        if work.pattern(key).length < GAIN * least.length:
             best = key
     return best
 
@@ -192,8 +191,10 @@ class _Found(NamedTuple):
 def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
     """The best schedules of a wave as a block, and in groups of items that overlap."""
     singles: dict[tuple[WaveKey, ...], Pattern] = {}
+    blocks = [key_of(work, wave)._replace(end=end) for work in works]
     for groups in (1, GROUPS):
-        keys = tuple(key_of(work, wave, groups)._replace(end=end) for work in works)
+        both = zip(works, blocks, strict=True)
+        keys = tuple(work.fitted(key._replace(groups=groups)) for work, key in both)
         if keys not in singles:
             both = zip(works, keys, strict=True)
             singles[keys] = in_turn([work.pattern(key) for work, key in both])

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from cimtool.costs.charges import row_time
 from cimtool.costs.operations import elements, width
 from cimtool.costs.rates import Rates
-from cimtool.costs.schedule import TICKS, Pattern, Resource, Task, once
+from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, Resource, once
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.ir.program import Graph, Node
@@ -34,7 +34,7 @@ End = Literal["value", "low", "high"]
 
 
 class WaveKey(NamedTuple):
-    """How a wave of `items` is scheduled: by the times at one `end` of their intervals.
+    """A way to schedule a wave of `items`, by the times at one `end` of their intervals.
 
     Its loads go to so many `parts` of the free arrays in turn. Its items are scheduled in so many
     `groups` at most, so that one is multiplied with a layer while another is with the one before.
@@ -97,7 +97,7 @@ class GraphWork:
             for names in values
         )
 
-    def tasks(self, key: WaveKey) -> list[Task]:
+    def tasks(self, key: WaveKey) -> list[HardwareTask]:
         """The tasks of a wave of items."""
         return _Listing(self, self.fitted(key)).tasks()
 
@@ -159,17 +159,19 @@ class _Listing:
         self.groups = [count + (group < more) for group in range(key.groups)]
         self.row = row_time(rates).times(rates.own.rows or 0)
         self.streamed = {place.layer: place for place in streamed}
-        self.listed: list[Task] = []
+        self.listed: list[HardwareTask] = []
         self.ends: dict[str, list[tuple[int, ...]]] = {}
         self.products: list[list[list[int]]] = [[] for _ in self.loads]
         self.loaded: list[int] = []
         self.held = shared_arrays(work.layers, plan)
 
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[HardwareTask]:
         """All tasks, each after those that it needs."""
         work = self.work
         if work.gallery_bits:
-            self._add(Task("gallery", ((DRAM, self._read(work.gallery_bits)),), (), shared=True))
+            self._add(
+                HardwareTask("gallery", ((DRAM, self._read(work.gallery_bits)),), (), shared=True)
+            )
         for node in in_order(work):
             times, layer = work.times[node.name], work.graph.layer(node)
             after = [self._inputs(node, group) for group in range(len(self.groups))]
@@ -197,11 +199,15 @@ class _Listing:
     ) -> list[tuple[int, ...]]:
         """Add a task for each group of items; their positions."""
         return [
-            (self._add(Task(name, tuple((r, time * size) for r in held), before, False, buffer)),)
+            (
+                self._add(
+                    HardwareTask(name, tuple((r, time * size) for r in held), before, False, buffer)
+                ),
+            )
             for size, before in zip(self.groups, after, strict=True)
         ]
 
-    def _add(self, task: Task) -> int:
+    def _add(self, task: HardwareTask) -> int:
         self.listed.append(task)
         return len(self.listed) - 1
 
@@ -234,7 +240,7 @@ class _Listing:
             made = self._each(layer, (held,), one, needed, part)
             found = [(*old, *new) for old, new in zip(found, made, strict=True)]
             self.products[number].append([position for (position,) in made])
-        return [(self._add(Task(layer, (), positions)),) for positions in found]
+        return [(self._add(HardwareTask(layer, (), positions)),) for positions in found]
 
     def _load(self, number: int) -> None:
         """Load one part of the free arrays: read DRAM, and write row by row beside."""
@@ -244,7 +250,7 @@ class _Listing:
         before = self.products[number - self.parts] if number >= self.parts else []
         freed = tuple(position for positions in before for position in positions)
         holds = ((DRAM, read), (Resource(WRITING, part), write), (arrays, max(read, write)))
-        self.loaded.append(self._add(Task("load", holds, freed, True, arrays)))
+        self.loaded.append(self._add(HardwareTask("load", holds, freed, True, arrays)))
 
     def _hold_arrays(self) -> None:
         """Let the longest of the products with each load hold the arrays that it went to."""

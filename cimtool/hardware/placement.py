@@ -302,4 +302,4 @@ def floorplan(layers: Sequence[Placement], target: Target, kept: Collection[str]
         own = sum(one.arrays for one in stored if one.graph == graph and one not in staying)
         rounds[graph] = -(-own // (streaming * sets))
     names = tuple(one.layer for one in staying)
-    return Floorplan(tiles, sets, chip.arrays, chip, 1, rounds, names, streaming)
+    return Floorplan(tiles, sets, chip.arrays, chip, 1, rounds, kept=names, streaming=streaming)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.costs.schedule import (
+    HardwareTask,
     Pattern,
     Resource,
-    Task,
     busy,
     chained,
     in_turn,
@@ -27,7 +27,7 @@ from cimtool.costs.schedule_residents import most_saved
 DIGITAL, MEMORY = Resource("digital unit"), Resource("DRAM channel")
 
 
-def random_tasks(draw: random.Random, most: int) -> list[Task]:
+def random_tasks(draw: random.Random, most: int) -> list[HardwareTask]:
     """Tasks with up to two predecessors each, on resources of their own or on one of two shared."""
     tasks = []
     for position in range(draw.randint(2, most)):
@@ -35,11 +35,11 @@ def random_tasks(draw: random.Random, most: int) -> list[Task]:
         own = Resource(f"layer {position}")
         held = draw.choice([DIGITAL, MEMORY, own, own])
         hold = ((held, draw.randint(1, 9)),)
-        tasks.append(Task(f"task {position}", hold, tuple(sorted(before))))
+        tasks.append(HardwareTask(f"task {position}", hold, tuple(sorted(before))))
     return tasks
 
 
-def least_makespan(tasks: Sequence[Task], items: int, most: int) -> int:
+def least_makespan(tasks: Sequence[HardwareTask], items: int, most: int) -> int:
     """The least ticks of all orders in which the tasks of these items can begin, at most `most`.
 
     Each task begins as early as its predecessors and its resource allow. Items are alike, so each
@@ -147,7 +147,7 @@ def test_nearly_all_small_batches_are_as_short_as_an_exhaustive_search_finds() -
 def test_a_flow_of_layers_is_optimal_by_its_bound() -> None:
     # 3, 5 and 2 ticks one after another: the second is always held, 3 before it and 2 after it.
     holds = [((Resource(f"layer {n}"), ticks),) for n, ticks in enumerate((3, 5, 2))]
-    tasks = [Task("x", hold, (n - 1,) if n else ()) for n, hold in enumerate(holds)]
+    tasks = [HardwareTask("x", hold, (n - 1,) if n else ()) for n, hold in enumerate(holds)]
     for items in (1, 2, 7, 10**12):
         pattern, repeats = shortest(once(tasks), items)
         assert pattern.makespan(repeats) == 3 + 5 * items + 2 == lower_bound(tasks, items, items)
@@ -156,9 +156,9 @@ def test_a_flow_of_layers_is_optimal_by_its_bound() -> None:
 def test_a_shared_task_is_done_once_a_wave_and_its_buffer_is_free_in_between() -> None:
     arrays = Resource("loaded arrays", 1)
     tasks = [
-        Task("load", ((MEMORY, 4), (arrays, 6)), (), shared=True, buffer=arrays),
-        Task("product", ((arrays, 3),), (0,), buffer=arrays),
-        Task("digital", ((DIGITAL, 2),), (1,)),
+        HardwareTask("load", ((MEMORY, 4), (arrays, 6)), (), shared=True, buffer=arrays),
+        HardwareTask("product", ((arrays, 3),), (0,), buffer=arrays),
+        HardwareTask("digital", ((DIGITAL, 2),), (1,)),
     ]
     single = once(tasks)
     assert single.length == 6 + 3 + 2
@@ -169,15 +169,15 @@ def test_a_shared_task_is_done_once_a_wave_and_its_buffer_is_free_in_between() -
 
 
 def test_parts_follow_one_another() -> None:
-    first = [Task("a", ((DIGITAL, 2),)), Task("b", ((MEMORY, 5),))]
-    second = [Task("c", ((DIGITAL, 1),)), Task("d", ((DIGITAL, 1),), (0,))]
+    first = [HardwareTask("a", ((DIGITAL, 2),)), HardwareTask("b", ((MEMORY, 5),))]
+    second = [HardwareTask("c", ((DIGITAL, 1),)), HardwareTask("d", ((DIGITAL, 1),), (0,))]
     assert [task.after for task in chained([first, second])] == [(), (), (0, 1), (2,)]
     assert in_turn([once(first), once(second)]).starts == (0, 0, 5, 6)
     assert [task.after for task in chained([first, [], second])][2] == (0, 1)
 
 
 def test_of_tasks_without_time_there_is_no_throughput() -> None:
-    single = once([Task("a"), Task("b", (), (0,))])
+    single = once([HardwareTask("a"), HardwareTask("b", (), (0,))])
     assert single.length == 0
     assert list(repeated(single)) == []
 
