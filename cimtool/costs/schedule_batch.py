@@ -56,8 +56,8 @@ class BatchSchedule:
 
     It goes through in `waves`. `latency_ns` is that of a single item, `makespan_ns` of the whole
     batch, and no schedule of the same loads is shorter than `bound_ns`. `per_second` are the items
-    of batches that follow one another; None if no time is known. `energy_pj` is that of an item,
-    its loads shared. `pattern` is drawn `repeats` times.
+    of batches that follow one another. It is None, and there is no `occupancy`, if a time is not
+    known. `energy_pj` is that of an item, its loads shared. `pattern` is drawn `repeats` times.
     """
 
     batch: int
@@ -73,7 +73,7 @@ class BatchSchedule:
 
     @property
     def bottleneck(self) -> str | None:
-        """The part that is held longest; None if no time is known."""
+        """The part that is held longest; None if a time is not known."""
         longest = max(self.occupancy, key=lambda one: one.item_ns, default=None)
         return None if longest is None else longest.part
 
@@ -169,7 +169,7 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
         bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
         energy_pj=item.energy_pj + item.shared_pj.times(waves / batch - 1),
-        occupancy=occupancy(middle.held, wave, middle.interval),
+        occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
         pattern=middle.pattern,
         repeats=middle.repeats,
     )

@@ -79,6 +79,8 @@ def test_times_that_are_not_known_give_no_throughput(full_size: FullSize) -> Non
     rows = {row.cells[0].text: row.cells[1].text for row in schedule_table(found).rows}
     assert rows["per second"] == "not given"
     assert rows["batch of 4"].startswith("> ")
+    assert (rows["bound by"], one.occupancy) == ("-", ())
+    assert "There is no schedule: a time is not known." in schedule_svg(found, "x")
 
 
 def test_every_part_has_a_row(full_size: FullSize) -> None:
@@ -119,10 +121,3 @@ def test_a_layer_names_its_chips(full_size: FullSize) -> None:
     assert chips["text.fc1"] == ", chip 1"
     assert chips["text.fc2"] == ", chips 1 to 2"
     assert chips_of(layers[:1], replace(found.floorplan, chips=1)) == {}
-
-
-def test_without_times_there_is_an_empty_picture(full_size: FullSize) -> None:
-    found = estimated(full_size, "isaac-rram-128")
-    for one in found.schedules.values():
-        object.__setattr__(one, "occupancy", ())
-    assert ElementTree.fromstring(schedule_svg(found, "x")).tag == f"{SVG}svg"
