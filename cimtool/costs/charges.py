@@ -19,7 +19,7 @@ NOT_TIMED = ("registers", "sram", "wires", "dram")
 """Kinds that take no cycle of the digital unit: they run beside its arithmetic."""
 
 NOT_WRITTEN = Quantity(None, ("writing of cells",))
-"""What writing costs if no source says so."""
+"""The time or energy of writing cells if no source gives it."""
 
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:

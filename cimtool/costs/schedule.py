@@ -267,7 +267,7 @@ def clear_interval(pattern: Pattern) -> int:
 
 
 def _runs(pattern: Pattern) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
-    """When each resource is held, and when each buffer is in use, from first to last."""
+    """The times at which each resource is held, and those at which each buffer is in use."""
     found: tuple[dict[Resource, list[tuple[int, int]]], ...] = ({}, {})
     for start, task in zip(pattern.starts, pattern.tasks, strict=True):
         for resource, ticks in task.holds:

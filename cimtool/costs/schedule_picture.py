@@ -55,13 +55,11 @@ def schedule_svg(estimate: Estimate, title: str) -> str:
     ]
     batch = counted(estimate.batch, "item")
     summary = (
-        "There is no schedule: a time is not known."
-        if not panels
-        else (
-            f"A batch of {batch}. Bars of every second item are lighter; grey bars are loads, digital "
-            "operations and reads. Right: the share of time that a part is held."
-        )
+        f"A batch of {batch}. Bars of every second item are lighter; grey bars are loads, "
+        "digital operations and reads. Right: the share of time that a part is held."
     )
+    if not panels:
+        summary = "There is no schedule: a time is not known."
     parts = [
         svg.text(MARGIN, MARGIN + 14, title, style="title"),
         svg.text(MARGIN, MARGIN + 36, summary, style="soft"),
