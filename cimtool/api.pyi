@@ -382,19 +382,22 @@ def cost(
     *,
     gallery: int | None = None,
     samples: int = 10,
+    batch: int = 1,
     operating_point: str | None = None,
     digital: Path | str | None = None,
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
-    at the operating point come first, then reference prices. The tables of the file `digital`
-    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
-    on, and for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside Monte Carlo. `batch` items are
+    scheduled together, and share loads. The target's figures at the operating point come first,
+    then reference prices. The tables of the file `digital` replace the target's `process` and
+    `digital`. Raises CimError for a number below 1 or from 2^63 on, and for a point that the target
+    does not have.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Items that a query is scored against.
     * `samples`: Monte Carlo samples per side. [default: 10]
+    * `batch`: Items that go through the chip together. [default: 1]
     * `operating_point`: Operating point [default: the first].
     * `digital`: TOML file of the digital unit: its process, width, clock and prices.
     """
