@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
+from cimtool.costs.schedule_tasks import WaveKey, in_order
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.figures import Figure
+from cimtool.hardware.placement import floorplan
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
@@ -380,6 +383,33 @@ def test_samples_in_arrays_are_loaded_as_the_gallery_is(on_sram: OnSram) -> None
     bits = sum(one.macs * one.weight_bits for one in stored)
     assert bits > 0
     assert score.parts["memory"].energy.value == pytest.approx(dram.of(bits).value)
+
+
+def test_products_that_share_loaded_cells_come_with_the_same_load(on_sram: OnSram) -> None:
+    found = replace(api.cost(on_sram("in-memory", chips=1000)))
+    plan = floorplan(found.placements, found.target)  # nothing stays
+    vars(found)["floorplan"] = plan
+    work = found.work(found.program.score, 40)
+    shared = {place.layer: place.shares for place in found.placements if place.shares}
+    assert shared == {"score.mus.mu": "score.mu.mu"}
+    nodes, tasks = in_order(work), work.tasks(WaveKey(3, 2))
+    known = set(work.graph.inputs)
+    for node in nodes:
+        assert known.issuperset(node.inputs)
+        known.add(node.name)
+    assert sorted(node.name for node in nodes) == sorted(node.name for node in work.graph.nodes)
+    loads = [position for position, task in enumerate(tasks) if task.name == "load"]
+    tiles = sum(place.arrays for place in work.streamed)
+    assert len(loads) == -(-tiles // (plan.streaming // 2))
+    # Of every load with tiles of the owner, both products wait for it, and free its arrays.
+    needs: dict[str, set[int]] = {}
+    for task in tasks:
+        needs.setdefault(task.name, set()).update(set(task.after) & set(loads))
+    for layer, owner in shared.items():
+        assert needs[layer] == needs[owner] != set()
+    for position, later in zip(loads, loads[2:], strict=False):
+        products = [p for p, task in enumerate(tasks) if position in task.after]
+        assert set(tasks[later].after) == set(products)
 
 
 def test_what_samples_are_drawn_from_is_read_from_where_the_gallery_is(on_sram: OnSram) -> None:
