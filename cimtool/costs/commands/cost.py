@@ -8,14 +8,12 @@ from pathlib import Path
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.base.options import DIR, Record, optional
 from cimtool.bundle.matcher import open_bundle
-from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.output import Output, json_text
 from cimtool.cli.records import record_command
 from cimtool.costs import api
 from cimtool.costs.estimate import CostOptions
 from cimtool.costs.render import document
 from cimtool.costs.roofline import roofline_svg
-from cimtool.costs.schedule_picture import schedule_svg
 from cimtool.costs.ways import GalleryWay, query_ways
 from cimtool.report.document import Sentence
 from cimtool.report.formats import ENERGIES, TIMES, whole
@@ -47,8 +45,7 @@ def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     if ways:
         refused = [Sentence(f"{one.way}: {one.refused}") for one in ways if one.refused]
         shown = shown.plus(ways_table(ways, found.gallery or 0), *refused)
-    place = f"{name} on {found.target.name}"
-    pictures = placement_svg(found.placements, found.floorplan, place), schedule_svg(found, place)
+    pictures = (shown.pictures[one].svg for one in ("placement", "schedule"))
     contents = (json_text(shown.values()) + "\n", *pictures, roofline_svg(found, name))
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
     out.result(shown.wrote(replace_texts(output, texts, "the cost")))
