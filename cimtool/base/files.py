@@ -219,7 +219,7 @@ def _is_bundle(folder: Path) -> bool:
 REPORT_FILES = ("report.json", "report.md", "report.html")
 """The files of a report on a bundle."""
 
-COST_FILES = ("cost.json", "placement.svg", "instead.svg")
+COST_FILES = ("cost.json", "placement.svg", "schedule.svg", "instead.svg")
 """The files of a cost estimate of a bundle; the last only with a gallery."""
 
 BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)

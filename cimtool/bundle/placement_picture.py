@@ -1,7 +1,7 @@
 """A picture of the placement: a square per array, coloured by layer and filled by utilisation.
 
 Arrays are drawn inside macros, macros inside cores, and cores inside chips. If the weights are
-loaded in rounds, cores are drawn inside loads of the single chip.
+loaded in rounds, cores are drawn inside loads of the single chip, after what stays in it.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ def _summary(plan: Floorplan, share: int) -> str:
         where = counted(plan.chips, "chip")
     else:
         where = f"one chip, {counted(plan.loads, 'load')}"
+        where += f" of {counted(plan.streaming, 'array')}" if plan.kept else ""
     several = f"; a square is {share} tiles" if share > 1 else ""
     levels = [counted(getattr(plan, f"{noun}s"), noun) for noun in ("tile", "array", "macro")]
     return f"{', '.join(levels)}, {counted(plan.cores, 'core')}; {where}{several}."
@@ -127,7 +128,7 @@ def _levels(plan: Floorplan, squares: int, share: int) -> list[Blocks]:
     if share == 1:
         inner = [plan.weight_sets, chip.arrays_per_macro, chip.macros_per_core]
     cores = chip.cores if share == 1 else None
-    blocks = (plan.loads or plan.chips or 1) if cores else 1
+    blocks = (plan.loads + bool(plan.kept) or plan.chips or 1) if cores else 1
     counts = [*inner, cores or -(-squares // math.prod(inner)), blocks]
     levels: list[Blocks] = []
     width = height = SIDE
@@ -158,20 +159,27 @@ def _slots(layers: Sequence[Placement], plan: Floorplan) -> list[int]:
     """The slot of each tile: an array gets its second tile after every array has a first tile.
 
     Slots are numbered by weight set, then array, then block. If weights are loaded in rounds, each
-    graph begins with a new load.
+    graph begins with a new load, and what stays is a block before the loads.
     """
     on_chip = plan.chip.arrays
     arrays = plan.arrays if on_chip is None else on_chip * (1 if plan.loads else plan.chips or 1)
-    block = arrays * plan.weight_sets
+    loaded = plan.streaming or arrays
     slots: list[int] = []
-    first, graph = 0, ""
+    block, filled, kept, graph = int(bool(plan.kept)), 0, 0, ""
     for place in layers:
-        if plan.loads and place.graph != graph:
-            first, graph = -(-first // block) * block, place.graph
-        for index in range(first, first + place.arrays):
-            start, inside = index - index % block, index % block
-            slots.append(start + inside % arrays * plan.weight_sets + inside // arrays)
-        first += place.arrays
+        stays = place.layer in plan.kept
+        if plan.loads and not stays and place.graph != graph:
+            block, filled, graph = block + bool(filled), 0, place.graph
+        for _ in range(place.arrays):
+            inside, across = (kept, arrays - loaded) if stays else (filled, loaded)
+            start = 0 if stays else block * arrays * plan.weight_sets
+            slots.append(start + inside % across * plan.weight_sets + inside // across)
+            if stays:
+                kept += 1
+                continue
+            filled += 1
+            if filled == loaded * plan.weight_sets:
+                block, filled = block + 1, 0
     return slots
 
 
@@ -208,7 +216,9 @@ def _frames(levels: Sequence[Blocks], plan: Floorplan, scale: float, top: float)
         left, above = (at * scale for at in blocks.at(index))
         x, y = MARGIN + left, top + above
         yield svg.rect(x - 4, y - 4, width, height, "frame")
-        yield svg.text(x, y - 8, f"{'chip' if plan.resident else 'load'} {index + 1}", style="soft")
+        number = index + (0 if plan.kept else 1)
+        named = f"{'chip' if plan.resident else 'load'} {number}" if number else "stays"
+        yield svg.text(x, y - 8, named, style="soft")
 
 
 def _square(x: float, y: float, height: float) -> str:

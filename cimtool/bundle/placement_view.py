@@ -54,9 +54,10 @@ def floorplan_sentences(plan: Floorplan) -> tuple[str, str]:
         chips = f"{counted(plan.chips, 'chip')} of {arrays} ({plan.chips_filled:.4g} filled)"
         return levels, f"{chips}; all weights stay where they are"
     rounds = ", ".join(f"{count:,} for the {name}" for name, count in plan.rounds.items())
+    into = f" into {counted(plan.streaming, 'array')}" if plan.kept else ""
     return levels, (
-        f"1 chip of {arrays} holds 1/{plan.chips_filled:.4g} of the weights: {plan.loads:,} loads "
-        f"an inference of all ({rounds})"
+        f"1 chip of {arrays} holds 1/{plan.chips_filled:.4g} of the weights: {plan.loads:,} loads"
+        f"{into} an inference of all ({rounds})"
     )
 
 
@@ -66,7 +67,8 @@ def fit_sentence(plan: Floorplan) -> str:
     if plan.chips is None or on_chip is None:
         return arrays
     if not plan.resident:
-        return f"In rounds: {counted(plan.loads, 'load')} of one chip"
+        part = f"{plan.streaming:,} arrays" if plan.kept else "one chip"
+        return f"In rounds: {counted(plan.loads, 'load')} of {part}"
     if plan.chips == 1:
         return f"On one chip: {arrays} of {on_chip:,}"
     return f"On {counted(plan.chips, 'chip')} of {counted(on_chip, 'array')}"

@@ -89,12 +89,13 @@ def bundle_cost(
     gallery: int | None = None,
     operating_point: str | None = None,
     digital: Path | None = None,
+    batch: int = 1,
 ) -> BundleCost:
     """Estimate the cost of a bundle on its target, as `cost` does, without any accuracy.
 
     Raises ArgumentError for numbers below 1 or beyond MOST_ITEMS.
     """
-    for name, value in (("gallery", gallery), ("samples", samples)):
+    for name, value in (("gallery", gallery), ("samples", samples), ("batch", batch)):
         if value is not None and not 1 <= value <= MOST_ITEMS:
             wanted = "at least 1" if value < 1 else "at most 10^12"
             raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
@@ -110,7 +111,7 @@ def bundle_cost(
     target = bundle.target if digital is None else with_digital(bundle.target, digital)
     build = Configuration(target, bundle.settings)
     found = estimate(bundle.program, build, query, operating_point)
-    return BundleCost(**vars(found), bundle=bundle)
+    return BundleCost(**{**vars(found), "batch": batch}, bundle=bundle)
 
 
 class CostOptions(JudgedData):
@@ -121,6 +122,7 @@ class CostOptions(JudgedData):
     samples: int = option(
         "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
     )
+    batch: int = option("Items that go through the chip together.", "B", at_least=1, default=1)
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
     digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock and prices.", FILE
@@ -136,15 +138,17 @@ def cost(options: CostOptions) -> BundleCost:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
     `gallery` adds a query scored against this many items, beside every other way to answer it,
-    such as raw rows and Monte Carlo. The target's figures at the operating point come first, then
-    reference prices. The tables of the file `digital` replace the target's `process` and `digital`.
-    R@1 is measured on `data`, else it is that of the bundle's `report.json`. Raises CimError for a
+    such as raw rows and Monte Carlo. `batch` items are scheduled together, and share loads. The
+    target's figures at the operating point come first, then reference prices. The tables of the
+    file `digital` replace the target's `process` and `digital`. R@1 is measured on `data`, else it is that of the bundle's `report.json`. Raises CimError for a
     number below 1 or beyond 10^12, for a point that the target does not have, for the report of
     another bundle, and for `data`, `qrels` or `measure` without what they need.
     """
     file = None if options.digital is None else Path(options.digital)
     bundle = open_bundle(options.bundle)
-    found = bundle_cost(bundle, options.samples, options.gallery, options.operating_point, file)
+    found = bundle_cost(
+        bundle, options.samples, options.gallery, options.operating_point, file, options.batch
+    )
     if options.qrels is not None and options.data is None:
         raise ArgumentError(
             "{qrels} is {}; expected {data} with it, which it judges", options.qrels

@@ -20,6 +20,9 @@ from cimtool.hardware.settings import Settings
 NOT_TIMED = ("registers", "sram", "wires", "links", "host", "dram")
 """Kinds that take no cycle of the digital unit: they run beside its arithmetic."""
 
+NOT_WRITTEN = Quantity(None, ("writing of cells",))
+"""The time or energy of writing cells if no source gives it."""
+
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
     """The cost of one product of a layer, all of its arrays working side by side."""
@@ -89,13 +92,11 @@ def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
     The cells are written row by row, the arrays side by side.
     """
     rows = max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0)
-    pulses, missing = rates.value("write_pulses"), Quantity(None, ("writing of cells",))
     own = _figure(rates, "write_energy")
+    pulses = rates.value("write_pulses")
     energy = measured_width().widen(own) if own else rates.prices.write_pj(pulses)
-    row = _figure(rates, "write_latency") or rates.prices.pulse_ns(pulses)
     share = PartShare(
-        missing if energy is None else energy.times(cells),
-        missing if row is None else row.times(rows),
+        NOT_WRITTEN if energy is None else energy.times(cells), row_time(rates).times(rows)
     )
     return Cost(
         cells_written=cells,
@@ -105,15 +106,25 @@ def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
     )
 
 
-def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
-    """The cost of writing all weights of a graph, round by round, the arrays side by side.
+def row_time(rates: Rates) -> Quantity:
+    """The time of writing one row of an array's cells."""
+    row = _figure(rates, "write_latency") or rates.prices.pulse_ns(rates.value("write_pulses"))
+    return NOT_WRITTEN if row is None else row
 
-    The weights are read from DRAM. If they stay in the arrays, the cost is zero.
+
+def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing the weights of a graph that do not stay in the arrays, round by round.
+
+    They are read from DRAM, and written to all arrays of a round side by side.
     """
     rounds = plan.rounds.get(graph, 0)
     if not rounds:
         return Cost()
-    own = [one for one in layers if one.shares is None and one.graph == graph]
+    own = [
+        one
+        for one in layers
+        if one.shares is None and one.graph == graph and one.layer not in plan.kept
+    ]
     written = programming(sum(one.cells for one in own), rounds, plan, rates)
     bits = sum(one.held_bits for one in own)
     moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})

@@ -6,7 +6,7 @@ that lacks a part is a lower bound; it comes with the share of operations that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,23 +14,27 @@ from cimtool.base.errors import ArgumentError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.costs.area import OccupiedArea, occupied_area
 from cimtool.costs.cam_search import CamUse, search_cost
-from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
+from cimtool.costs.charges import NOT_TIMED, digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.overheads import around, with_leakage
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
-from cimtool.costs.totals import Cost
+from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
+from cimtool.costs.schedule_residents import with_residents
+from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
+from cimtool.costs.totals import NOTHING, Cost
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import Floorplan, Placement, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import Type, rows_of_item
 from cimtool.verification.references import References
 
-OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
+OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "_works")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -54,12 +58,16 @@ class ScoredQuery:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Estimate(ScoredQuery):
-    """The cost of a compiled program on a target, at one operating point, and of a query."""
+    """The cost of a compiled program on a target, at one operating point, and of a query.
+
+    `batch` items are scheduled together.
+    """
 
     program: Program
     settings: Settings
     target: Target
     rates: Rates
+    batch: int = 1
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
@@ -68,8 +76,22 @@ class Estimate(ScoredQuery):
 
     @cached_property
     def floorplan(self) -> Floorplan:
-        """The arrays of all layers in macros, cores and chips."""
-        return floorplan(self.placements, self.target)
+        """The arrays of all layers in macros, cores and chips, and the layers that stay there."""
+        return with_residents(self.placements, self.target, self._energy_and_time)
+
+    def _energy_and_time(self, plan: Floorplan) -> float:
+        """Energy times time of all loads and products, one after another."""
+        total = self._products_on(plan)
+        for graph in plan.rounds:
+            total += loading(graph, self.placements, plan, self.rates)
+        return (total.energy_pj.value or 1.0) * (total.latency_ns.value or 1.0)
+
+    def _products_on(self, plan: Floorplan) -> Cost:
+        total = Cost()
+        for place in self.placements:
+            one = layer_cost(place, self.rates, self.settings, plan)
+            total += one.times(self.products[place.layer])
+        return total
 
     @cached_property
     def layers(self) -> dict[str, Cost]:
@@ -89,7 +111,7 @@ class Estimate(ScoredQuery):
             graph.layer(node): rows_of_item(graph.types[node.name].shape[0])[0]
             for graph in self.program.graphs
             for node in graph.nodes
-            if graph.layer(node) in self.layers
+            if isinstance(node.op, CrossbarMvm)
         }
 
     @cached_property
@@ -169,7 +191,7 @@ class Estimate(ScoredQuery):
         return occupied_area(self.rates, self.floorplan)
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
-        """The cost of one walk through a graph, layers one after another."""
+        """The cost of one walk through a graph; its latency is that of its schedule."""
         extents, total = {"n": 1, "m": items}, Cost()
         work = []
         for node in graph.nodes:
@@ -182,7 +204,75 @@ class Estimate(ScoredQuery):
         moved = around(graph, Operations.sum(work), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)
+        latency = item_latency(self.work(graph, items), total.latency_ns)
+        total = replace(total, latency_ns=latency)
         return with_leakage(total, self.area.leaking, self.rates.prices.node)
+
+    @cached_property
+    def _works(self) -> dict[tuple[str, int], GraphWork]:
+        return {}
+
+    def work(self, graph: Graph, items: int = 0) -> GraphWork:
+        """The tasks of one walk through a graph, to be scheduled; they are kept."""
+        key = graph.name, items
+        if key not in self._works:
+            self._works[key] = self._work(graph, items)
+        return self._works[key]
+
+    def _work(self, graph: Graph, items: int) -> GraphWork:
+        extents, prices = {"n": 1, "m": items}, self.rates.prices
+        owners = {place.layer: place.shares or place.layer for place in self.placements}
+        times: dict[str, NodeTimes] = {}
+        for node in graph.nodes:
+            layer, search, product = graph.layer(node), NOTHING, NOTHING
+            if layer in self.layers:
+                product = self.layers[layer].latency_ns.times(self.products[layer])
+            if self.cam is not None and isinstance(node.op, CellDistance):
+                search = search_cost(CamUse.of(node.op, self.cam)).latency_ns
+            tallies = digital(graph, node, extents).tallies.items()
+            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
+            spent = prices.cycles_ns(cycles) if cycles else NOTHING
+            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent)
+        return GraphWork(
+            graph=graph,
+            layers=tuple(place for place in self.placements if place.shares is None),
+            times=times,
+            plan=self.floorplan,
+            rates=self.rates,
+            gallery_bits=self._read_of_dram(graph, items),
+        )
+
+    def _read_of_dram(self, graph: Graph, items: int) -> int:
+        reads = self._gallery_reads(graph, {"n": 1, "m": items}).tallies
+        return reads["dram"].size if "dram" in reads else 0
+
+    @cached_property
+    def schedules(self) -> dict[str, BatchSchedule]:
+        """The schedule of a batch of texts, one of videos, and one of queries if there are items.
+
+        Their keys are `text`, `video` and `query`.
+        """
+        program, items = self.program, self.gallery or 0
+        kinds = {"text": [(program.text, 0)], "video": [(program.video, 0)]}
+        if self.gallery is not None:
+            kinds["query"] = [(program.text, 0)]
+            if program.shortlist is not None:
+                kinds["query"].append((program.shortlist, items))
+                items = self.shortlist or items
+            kinds["query"].append((program.score, items))
+        return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
+
+    def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:
+        cost: Cost = getattr(self, name)
+        shared, prices = NOTHING, self.rates.prices
+        for graph, items in walks:
+            loads = loading(graph.name, self.placements, self.floorplan, self.rates)
+            shared += loads.energy_pj
+            if bits := self._read_of_dram(graph, items):
+                reads = Operations.of("dram", bits, 1)
+                shared += digital_cost(reads, prices).energy_pj
+        works = [self.work(*walk) for walk in walks]
+        return scheduled(works, self.batch, ItemCost(cost.latency_ns, cost.energy_pj, shared))
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

@@ -21,6 +21,8 @@ from cimtool.costs.instead import (
 from cimtool.costs.instead_picture import instead_picture
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
+from cimtool.costs.schedule_picture import schedule_svg
+from cimtool.costs.schedule_render import schedule_blocks, schedule_json
 from cimtool.costs.silicon import interval_sentence
 from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
@@ -74,6 +76,7 @@ def document(estimate: BundleCost, name: str = "") -> Document:
             Sentence(fit_sentence(plan), "verdict"),
             *(Sentence(one, "verdict") for one in energies),
             total_table(estimate).named("totals"),
+            *schedule_blocks(estimate),
             *map(Sentence, _missing_lines(estimate)),
             layer_cost_table(estimate).named("layers", "detail"),
             *map(Sentence, floorplan_sentences(plan)),
@@ -94,6 +97,7 @@ def document(estimate: BundleCost, name: str = "") -> Document:
                 placement_svg(estimate.placements, plan, place),
                 f"Placement of {place}: {fit_sentence(plan)}",
             ),
+            Picture("schedule", schedule_svg(estimate, place), f"Schedule of {place}"),
             *instead_pictures(estimate),
         ),
         lambda: cost_json(estimate),
@@ -336,14 +340,14 @@ def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
     plan, target = estimate.floorplan, estimate.target
     said = [
-        "the arrays of a layer work side by side, layers one after another; an array with several "
-        "tiles of a layer computes them in turn",
+        "the arrays of a layer work side by side, and layers that do not wait for each other; an "
+        "array with several tiles of a layer computes them in turn",
         "figures of whole products are charged in proportion to the cells used; figures of one bit "
         "or cell are charged for each bit or cell of a layer",
         "converters work while the next cycle is read; if they are slower, they set the pace",
     ]
     if not plan.resident:
-        said.append("each inference loads its weights anew: no batch shares a load")
+        said.append("each inference loads the weights that do not stay; a batch shares its loads")
     if estimate.query is not None:
         said.append("the gallery is encoded already; a query encodes one text and scores it")
     said += [
@@ -386,5 +390,6 @@ def cost_json(estimate: BundleCost) -> dict[str, Any]:
         "bounds": [one.to_json() for one in query_bounds(estimate)],
         "gallery_bytes": estimate.gallery_bytes,
         "montecarlo": None if sampled is None else sampled.to_json(),
+        "schedule": schedule_json(estimate),
         "assumptions": assumptions(estimate),
     }

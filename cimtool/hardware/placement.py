@@ -7,7 +7,7 @@ tile once every array has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -233,7 +233,8 @@ class Floorplan:
     `tiles` are array-fuls of weights; each of `arrays` takes up to `weight_sets` of them. Where
     everything does not fit on one chip, weights are loaded in `rounds` an inference of each graph
     (`rewritable = "per-inference"`), otherwise there are as many `chips` as it takes; None if
-    the target does not say how large a chip is.
+    the target does not say how large a chip is. The loads pass through `streaming` arrays; in the
+    others, the weights of the layers `kept` stay.
     """
 
     tiles: int
@@ -242,6 +243,8 @@ class Floorplan:
     chip: ChipSpec
     chips: int | None
     rounds: dict[str, int]
+    kept: tuple[str, ...] = ()
+    streaming: int = 0
 
     @property
     def macros(self) -> int:
@@ -278,6 +281,9 @@ class Floorplan:
 
     def passes(self, layer: Placement) -> int:
         """Uses of the busiest array in one product of a layer."""
+        kept = (layer.shares or layer.layer) in self.kept
+        if self.streaming:
+            return -(-layer.arrays // (self.arrays - self.streaming if kept else self.streaming))
         return -(-layer.arrays // self.arrays_at_once)
 
     def to_json(self) -> dict[str, Any]:
@@ -288,20 +294,26 @@ class Floorplan:
         return own | values | {"chip": self.chip.model_dump() | {"arrays": self.chip.arrays}}
 
 
-def floorplan(layers: Sequence[Placement], target: Target) -> Floorplan:
-    """Fill macros, cores and chips of a target with the arrays of a program's layers."""
+def floorplan(layers: Sequence[Placement], target: Target, kept: Collection[str] = ()) -> Floorplan:
+    """Fill macros, cores and chips of a target with the arrays of a program's layers.
+
+    If weights are loaded, those of the layers `kept` stay; they must leave arrays to the others.
+    """
     chip, sets = target.hierarchy, target.array.weight_sets
     stored = [layer for layer in layers if layer.shares is None]
     tiles = sum(layer.arrays for layer in stored)
-    rounds: dict[str, int] = {}
     arrays, chips = -(-tiles // sets), None
-    if chip.arrays is not None:
-        slots = chip.arrays * sets
-        chips = max(1, -(-tiles // slots))
-        if chips > 1 and target.rewritable == "per-inference":
-            chips = 1
-            for graph in dict.fromkeys(layer.graph for layer in stored):
-                own = sum(one.arrays for one in stored if one.graph == graph)
-                rounds[graph] = -(-own // slots)
+    if chip.arrays is None:
+        return Floorplan(tiles, sets, arrays, chip, chips, {})
+    chips = max(1, -(-tiles // (chip.arrays * sets)))
+    if chips == 1 or target.rewritable != "per-inference":
         arrays = min(tiles, chips * chip.arrays)
-    return Floorplan(tiles, sets, arrays, chip, chips, rounds)
+        return Floorplan(tiles, sets, arrays, chip, chips, {})
+    staying = [one for one in stored if one.layer in kept]
+    streaming = chip.arrays - -(-sum(one.arrays for one in staying) // sets)
+    rounds: dict[str, int] = {}
+    for graph in dict.fromkeys(layer.graph for layer in stored):
+        own = sum(one.arrays for one in stored if one.graph == graph and one not in staying)
+        rounds[graph] = -(-own // (streaming * sets))
+    names = tuple(one.layer for one in staying)
+    return Floorplan(tiles, sets, chip.arrays, chip, 1, rounds, kept=names, streaming=streaming)

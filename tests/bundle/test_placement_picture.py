@@ -56,6 +56,26 @@ def test_each_graph_begins_with_a_load_of_its_own(full_size: FullSize) -> None:
     assert _slots(layers, plan)[first] == plan.rounds["text"] * 4
 
 
+def test_what_stays_is_a_block_before_the_loads(full_size: FullSize) -> None:
+    target = load_target("metis-dcim-12nm")
+    chip = target.hierarchy.model_copy(update={"cores": 40})
+    layers = placements(full_size(target), resolve(target, None, {}))
+    plan = floorplan(layers, target.model_copy(update={"chip": chip}), [layers[1].layer])
+    assert plan.kept == (layers[1].layer,)
+    assert plan.streaming == 40 - layers[1].arrays
+    slots = _slots(layers, plan)
+    assert len(slots) == plan.tiles == len(set(slots))
+    # The first layer is loaded into the second block, the second stays in the first.
+    first, second = layers[0].arrays, layers[0].arrays + layers[1].arrays
+    assert slots[0] == 40
+    assert slots[first:second] == list(range(layers[1].arrays))
+    assert max(slots) < 40 * (1 + plan.loads)
+    text = placement_svg(layers, plan, "x")
+    assert ">stays<" in text
+    assert f">load {plan.loads}<" in text
+    assert f"{plan.loads} loads of {plan.streaming} arrays" in text
+
+
 @pytest.mark.thorough("more of the same kind", quick=("ideal",))
 @pytest.mark.parametrize("name", ["ideal", "colonnade-65nm", "puma-rram-128", "hermes-pcm-14nm"])
 def test_a_picture_is_drawn_and_described(full_size: FullSize, name: str) -> None:

@@ -17,7 +17,7 @@ from cimtool.hardware.cam import cam_origins
 from cimtool.hardware.target import target_names
 
 Run = Callable[..., Any]
-FILES = ("cost.json", "placement.svg", "instead.svg")
+FILES = ("cost.json", "placement.svg", "schedule.svg", "instead.svg")
 
 
 def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
@@ -36,15 +36,12 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "programming: " in ran.out
     assert "K = 10, stored" in ran.out
     assert "Each of the 100 distances of a pair needs its own sigmoid before the mean" in ran.out
+    written = ", ".join(f"{tmp_path}/out/{name}" for name in FILES)
     assert ran.out.splitlines()[-2:] == [
-        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg, {tmp_path}/out/instead.svg",
+        f"wrote {written}",
         f"next: cimtool cost {small_bundle} --gallery 50 --data NPZ",
     ]
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        "cost.json",
-        "instead.svg",
-        "placement.svg",
-    ]
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {*FILES}
 
 
 def test_cost_as_json_is_what_is_written(cimtool: Run, small_bundle: Path, tmp_path: Path) -> None:
@@ -86,6 +83,33 @@ def test_a_file_of_the_digital_unit_replaces_what_is_assumed(
     energies = [one["query"]["parts"]["digital"]["energy_pj"]["value"] for one in (plain, told)]
     assert energies[0] < energies[1]
     assert "the digital unit does 8 operations per cycle at 100 MHz, given" in told["assumptions"]
+
+
+def test_a_batch_is_scheduled(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    assert cimtool(*compiling(small_trunk, place, target="hermes-pcm-14nm")).status == 0
+    arguments = ("cost", place, "--gallery", 50, "-o", tmp_path)
+    ran = cimtool(*arguments, "--batch", 8)
+    assert (ran.status, ran.err) == (0, "")
+    assert " queries per second, bound by the " in ran.out
+    assert "Schedule of a batch of 8" in ran.out
+    assert "no schedule is shorter than" in ran.out
+    assert (tmp_path / "schedule.svg").is_file()
+    assert "text: 8 items in " in (tmp_path / "schedule.svg").read_text()
+    one, many = (cimtool(*arguments, "--batch", n, "--json").json for n in (1, 8))
+    for kind in ("text", "video", "query"):
+        alone, batch = one["schedule"][kind], many["schedule"][kind]
+        # There is one latency of an item.
+        latency = one[kind]["latency_ns"]
+        assert batch["latency_ns"] == alone["latency_ns"] == latency
+        assert alone["makespan_ns"]["value"] == pytest.approx(latency["value"])
+        assert latency["value"] < batch["makespan_ns"]["value"] < 8 * latency["value"]
+        assert batch["bound_ns"] <= batch["makespan_ns"]["value"]
+        assert batch["energy_pj"] == one[kind]["energy_pj"]
+        assert (batch["batch"], batch["waves"]) == (8, 8)
+        assert {part["part"] for part in batch["occupancy"]} >= {"digital unit"}
 
 
 @pytest.mark.parametrize(
@@ -220,6 +244,8 @@ def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
     [
         (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has no'),
         (["--gallery", "0"], "--gallery is 0; expected an integer of at least 1"),
+        (["--batch", "0"], "--batch is 0; expected an integer of at least 1"),
+        (["--batch", str(2**63)], "--batch is 9223372036854775808; expected at most 10^12"),
         (["--samples", "many"], "--samples is many; expected an integer of at least 1"),
         (["--gallery", str(10**12 + 1)], "--gallery is 1000000000001; expected at most 10^12"),
         (["--measure"], "--measure is of ways of a query; expected --gallery with it"),

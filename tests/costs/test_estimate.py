@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,12 @@ from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.overheads import leakage_density
 from cimtool.costs.prices import Prices
 from cimtool.costs.sampling import SamplingWay
+from cimtool.costs.schedule_tasks import WaveKey, in_order
 from cimtool.costs.silicon import converter_width, error_width
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.figures import Figure
+from cimtool.hardware.placement import floorplan
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
@@ -155,11 +158,15 @@ def test_known_times_of_converters_bound_a_latency_without_one_of_arrays(
     small_bundle: Path,
 ) -> None:
     found = bundle_cost(read_bundle(small_bundle), 1)
-    converting = found.text.parts["converters"].time.value
-    assert converting is not None
+    times = {name: one.parts["converters"].time.value or 0 for name, one in found.layers.items()}
+    assert sum(time for layer, time in times.items() if layer.startswith("text.")) == pytest.approx(
+        found.text.parts["converters"].time.value
+    )
     assert found.text.latency_ns.lower_bound
     assert found.text.latency_ns.value is not None
-    assert found.text.latency_ns.value >= converting
+    # The two heads work side by side.
+    heads = max(times["text.mu"], times["text.logvar"])
+    assert found.text.latency_ns.value >= times["text.fc1"] + times["text.fc2"] + heads > 0
     assert found.text.latency_ns.range_text(TIMES).startswith("> ")
 
 
@@ -399,11 +406,40 @@ def test_samples_in_arrays_are_loaded_as_the_gallery_is(on_sram: OnSram) -> None
     around, loads = by_hand(found, 40, ""), write.value * cells + dram.of(cells).value
     leak = leaked(found, sampled.stored)
     assert sampled.stored.energy_pj.value == pytest.approx(products + around + loads + leak)
-    # The compiled score loads the matrices of its items from DRAM.
+    # The compiled score loads those matrices of its items from DRAM that do not stay.
     places = [one for one in found.placements if one.graph == found.program.score.name]
-    bits = sum(one.macs * one.weight_bits for one in places if one.shares is None)
+    kept = found.floorplan.kept
+    stored = [one for one in places if one.shares is None and one.layer not in kept]
+    bits = sum(one.macs * one.weight_bits for one in stored)
     assert bits > 0
     assert score.parts["memory"].energy.value == pytest.approx(dram.of(bits).value)
+
+
+def test_products_that_share_loaded_cells_come_with_the_same_load(on_sram: OnSram) -> None:
+    found = replace(api.cost(on_sram("in-memory", chips=1000)))
+    plan = floorplan(found.placements, found.target)  # nothing stays
+    vars(found)["floorplan"] = plan
+    work = found.work(found.program.score, 40)
+    shared = {place.layer: place.shares for place in found.placements if place.shares}
+    assert shared == {"score.mus.mu": "score.mu.mu"}
+    nodes, tasks = in_order(work), work.tasks(WaveKey(3, 2))
+    known = set(work.graph.inputs)
+    for node in nodes:
+        assert known.issuperset(node.inputs)
+        known.add(node.name)
+    assert sorted(node.name for node in nodes) == sorted(node.name for node in work.graph.nodes)
+    loads = [position for position, task in enumerate(tasks) if task.name == "load"]
+    tiles = sum(place.arrays for place in work.streamed)
+    assert len(loads) == -(-tiles // (plan.streaming // 2))
+    # Of every load with tiles of the owner, both products wait for it, and free its arrays.
+    needs: dict[str, set[int]] = {}
+    for task in tasks:
+        needs.setdefault(task.name, set()).update(set(task.after) & set(loads))
+    for layer, owner in shared.items():
+        assert needs[layer] == needs[owner] != set()
+    for position, later in zip(loads, loads[2:], strict=False):
+        products = [p for p, task in enumerate(tasks) if position in task.after]
+        assert set(tasks[later].after) == set(products)
 
 
 def test_what_samples_are_drawn_from_is_read_from_where_the_gallery_is(on_sram: OnSram) -> None:

@@ -100,7 +100,12 @@ def test_reports_show_them(hostile: Path, small_trunk: DemoFiles, tmp_path: Path
 def test_costs_show_them(hostile: Path, tmp_path: Path) -> None:
     assert run(["cost", str(hostile), "--gallery", "1000", "-o", str(tmp_path)]) == 0
     files = sorted(written(tmp_path))
-    assert {one.name for one in files} == {"cost.json", "placement.svg", "instead.svg"}
+    assert {one.name for one in files} == {
+        "cost.json",
+        "placement.svg",
+        "schedule.svg",
+        "instead.svg",
+    }
     for file in files:
         check(file)
 

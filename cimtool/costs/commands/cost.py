@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.base.options import DIR, Record, optional
-from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.output import Output, json_text
 from cimtool.cli.records import record_command
 from cimtool.costs import api
@@ -23,24 +22,24 @@ class CostPlace(Record):
 
 
 @record_command(CostOptions, CostPlace)
-def command(out: Output, options: CostOptions, place: CostPlace) -> None:
+def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 
     Uses the target's figures at one operating point, and reference prices for parts without a
     figure. A total that lacks a part is a lower bound. With a gallery, the first table has every
     way to answer a query: raw rows here, on a CPU core and on a GPU, Monte Carlo, and this build
-    digital, in the memory and by shortlist. Writes cost.json, placement.svg and, with a gallery,
-    instead.svg: the energy of each way by the number of items.
+    digital, in the memory and by shortlist. Writes cost.json, placement.svg,
+    schedule.svg and, with a gallery, instead.svg: the energy of each way by the number of items.
     """
     bundle = Path(options.bundle)
-    output = place.output or bundle
+    output = folder.output or bundle
     check_folder(output)
     found = api.cost(**vars(options))
     name = bundle.name
     shown = document(found, name).plus(bundle=name)
-    picture = placement_svg(found.placements, found.floorplan, f"{name} on {found.target.name}")
+    pictures = (shown.pictures[one].svg for one in ("placement", "schedule"))
     sizes = instead_svg(found, name, by_size_text(found))
-    contents = (json_text(shown.values()) + "\n", picture, sizes)
+    contents = (json_text(shown.values()) + "\n", *pictures, sizes)
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
     out.result(shown.wrote(replace_texts(output, texts, "the cost"), *_next(found, bundle)))
 

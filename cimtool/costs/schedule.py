@@ -1,0 +1,395 @@
+"""Tasks on resources over time: one item, or the same pattern of tasks repeated for many.
+
+List scheduling, the longest path to the end first: each task begins as early as its predecessors
+and its resources allow, from the start on or from the end. For many items the pattern of one is
+repeated at a constant interval (modulo scheduling), so that a batch of any size can be scheduled.
+Times are whole ticks, so that sums, remainders and comparisons are exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+TICKS = 10**9
+"""Ticks of a nanosecond."""
+
+MOST_LISTED = 1_000
+"""Tasks of a batch at most that are listed one by one, beside a pattern that is repeated."""
+
+PUSHES = 300
+"""Steps at most by which an interval grows until a pattern does not collide with itself."""
+
+STEPS = 16
+"""Intervals that are tried between the busiest resource's time and the latency of one item."""
+
+
+class Resource(NamedTuple):
+    """One thing that a task can hold: of one kind there may be several, numbered from 1 on.
+
+    Those that products of different layers hold side by side are told apart by the `layer`.
+    """
+
+    kind: str
+    number: int = 0
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareTask:
+    """A piece of work: it `holds` resources from its start on, each for its number of ticks.
+
+    It ends with its longest hold. `after` are the positions of its predecessors, which come before
+    it in a list of tasks. A `shared` task is done once for all items of a wave, any other for each.
+    The `buffer` is what a wave uses without a break from the first of its tasks to the last.
+    """
+
+    name: str
+    holds: tuple[tuple[Resource, int], ...] = ()
+    after: tuple[int, ...] = ()
+    shared: bool = False
+    buffer: Resource | None = None
+    ticks: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        longest = max((ticks for _, ticks in self.holds), default=0)
+        object.__setattr__(self, "ticks", longest)
+
+
+def busy(tasks: Sequence[HardwareTask]) -> dict[Resource, int]:
+    """The time that each resource is held, in the order of first use."""
+    found: dict[Resource, int] = {}
+    for task in tasks:
+        for resource, ticks in task.holds:
+            found[resource] = found.get(resource, 0) + ticks
+    return found
+
+
+def heads(tasks: Sequence[HardwareTask]) -> list[int]:
+    """The longest path of predecessors before each task."""
+    found: list[int] = []
+    for task in tasks:
+        found.append(max((found[p] + tasks[p].ticks for p in task.after), default=0))
+    return found
+
+
+def tails(tasks: Sequence[HardwareTask]) -> list[int]:
+    """The longest path from the start of each task to the end."""
+    found = [task.ticks for task in tasks]
+    for position in reversed(range(len(tasks))):
+        rest = found[position]
+        for before in tasks[position].after:
+            path = tasks[before].ticks + rest
+            if path > found[before]:
+                found[before] = path
+    return found
+
+
+def lower_bound(tasks: Sequence[HardwareTask], items: int, waves: int) -> int:
+    """Ticks that no schedule of the items undercuts, their shared tasks done once a wave.
+
+    `tasks` are those of one item. The bound is its critical path, or the time that all items hold a
+    resource, with the shortest path before and after it.
+    """
+    before, rest = heads(tasks), tails(tasks)
+    held: dict[Resource, tuple[int, int, int]] = {}
+    for task, head, tail in zip(tasks, before, rest, strict=True):
+        for resource, ticks in task.holds:
+            work, least, last = held.get(resource, (0, head, tail - ticks))
+            work += ticks * (waves if task.shared else items)
+            held[resource] = work, min(least, head), min(last, tail - ticks)
+    return max([max(rest, default=0), *map(sum, held.values())])
+
+
+def chained(parts: Sequence[Sequence[HardwareTask]]) -> list[HardwareTask]:
+    """The tasks of all parts: each part begins when the one before has ended."""
+    found: list[HardwareTask] = []
+    ends: tuple[int, ...] = ()
+    for tasks in parts:
+        first = len(found)
+        for task in tasks:
+            after = tuple(first + position for position in task.after) or ends
+            found.append(replace(task, after=after))
+        inner = {position for task in tasks for position in task.after}
+        ends = tuple(first + p for p in range(len(tasks)) if p not in inner) or ends
+    return found
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The starts of all tasks in ticks, repeated every `interval` (0: only once)."""
+
+    tasks: tuple[HardwareTask, ...]
+    starts: tuple[int, ...]
+    interval: int = 0
+
+    @property
+    def length(self) -> int:
+        """Ticks from the first start to the last end of one repetition."""
+        ends = (start + task.ticks for start, task in zip(self.starts, self.tasks, strict=True))
+        return max(ends, default=0)
+
+    def makespan(self, waves: int) -> int:
+        """Ticks of so many repetitions."""
+        return self.length + (waves - 1) * self.interval
+
+    def held(self) -> Iterator[tuple[Resource, int, int, HardwareTask]]:
+        """Each resource with the start and the end of each hold, and its task."""
+        for start, task in zip(self.starts, self.tasks, strict=True):
+            for resource, ticks in task.holds:
+                if ticks:
+                    yield resource, start, start + ticks, task
+
+
+class _Line:
+    """The runs of time in which one resource is held, all modulo `interval` (0: once)."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def earliest(self, ready: int, ticks: int) -> int | None:
+        """The first start from `ready` on at which the resource is free; None: there is none."""
+        turn, count = self.interval, len(self.starts)
+        if turn and ticks > turn:
+            return None
+        phase = ready % turn if turn else ready
+        at, index = phase, bisect_right(self.starts, phase) - 1
+        while count and (turn or index < count):
+            lap, place = divmod(index, count) if turn else (0, max(index, 0))
+            if self.starts[place] + lap * turn >= at + ticks:
+                break
+            at = max(at, self.ends[place] + lap * turn)
+            if turn and at >= phase + turn:
+                return None
+            index += 1
+        return ready + at - phase
+
+    def hold(self, start: int, ticks: int) -> None:
+        """Mark the resource as held; touching runs become one."""
+        turn = self.interval
+        first = start % turn if turn else start
+        last = first + ticks
+        if turn and last > turn:
+            self._insert(0, last - turn)
+            last = turn
+        self._insert(first, last)
+
+    def _insert(self, first: int, last: int) -> None:
+        index = bisect_right(self.starts, first)
+        joins_left = index > 0 and self.ends[index - 1] == first
+        joins_right = index < len(self.starts) and self.starts[index] == last
+        if joins_left and joins_right:
+            self.ends[index - 1] = self.ends.pop(index)
+            self.starts.pop(index)
+        elif joins_left:
+            self.ends[index - 1] = last
+        elif joins_right:
+            self.starts[index] = first
+        else:
+            self.starts.insert(index, first)
+            self.ends.insert(index, last)
+
+    def end_of_run(self) -> int:
+        """The end of a packed line's only run, which may reach from one turn into the next."""
+        around = len(self.starts) == 2 and self.starts[0] == 0 and self.ends[1] == self.interval
+        return self.ends[0 if around else -1]
+
+
+def placed_tasks(
+    tasks: Sequence[HardwareTask], order: Sequence[int], interval: int = 0, packed: bool = False
+) -> Pattern | None:
+    """Place the tasks in this order, each as early as it can begin in every `interval`.
+
+    `packed` lines a resource's tasks up without gaps, so that they fit if the interval is as long
+    as the resource is held. None if a task finds no room.
+    """
+    lines: dict[Resource, _Line] = {}
+    starts = [0] * len(tasks)
+    ends = [0] * len(tasks)
+    for position in order:
+        task = tasks[position]
+        ready = max([ends[before] for before in task.after], default=0)
+        holds = []
+        for resource, ticks in task.holds:
+            if resource not in lines:
+                lines[resource] = _Line(interval)
+            if ticks:
+                holds.append((lines[resource], ticks))
+        if packed and len(holds) == 1 and holds[0][0].starts:
+            ready += (holds[0][0].end_of_run() - ready) % interval
+        begin = _free(holds, ready)
+        if begin is None:
+            return None
+        starts[position], ends[position] = begin, begin + task.ticks
+        for line, ticks in holds:
+            line.hold(begin, ticks)
+    return Pattern(tuple(tasks), tuple(starts), interval)
+
+
+def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
+    """The first time from `ready` on at which all lines are free."""
+    if len(holds) == 1:
+        return holds[0][0].earliest(ready, holds[0][1])
+    begin = -1
+    while begin != ready:
+        begin = ready
+        for line, ticks in holds:
+            free = line.earliest(ready, ticks)
+            if free is None or (line.interval and free >= begin + line.interval):
+                return None
+            ready = free
+    return begin
+
+
+def clear_interval(pattern: Pattern) -> int:
+    """An interval at which the pattern as it stands does not collide with its repetitions.
+
+    It begins with the time of the busiest resource, and grows by what the repetitions overlap,
+    until they do not or, after PUSHES, to the length of the pattern.
+    """
+    used = _runs(pattern)
+    interval = max([1, *busy(pattern.tasks).values(), *(r[-1][1] - r[0][0] for r in used[1])])
+    lines = [*used[0], *([(r[0][0], r[-1][1])] for r in used[1])]
+    for _ in range(PUSHES):
+        wanted = interval
+        for turn in range(1, -(-pattern.length // interval)):
+            for runs in lines:
+                for end, start in _overlaps(runs, turn * interval):
+                    wanted = max(wanted, -(-(end - start) // turn))
+        if wanted == interval:
+            return interval
+        interval = wanted
+    return max(interval, pattern.length)
+
+
+def _runs(pattern: Pattern) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
+    """The times at which each resource is held, and those at which each buffer is in use."""
+    found: tuple[dict[Resource, list[tuple[int, int]]], ...] = ({}, {})
+    for start, task in zip(pattern.starts, pattern.tasks, strict=True):
+        for resource, ticks in task.holds:
+            if ticks:
+                found[0].setdefault(resource, []).append((start, start + ticks))
+        if task.buffer is not None:
+            found[1].setdefault(task.buffer, []).append((start, start + task.ticks))
+    merged: list[list[list[tuple[int, int]]]] = []
+    for kind in found:
+        merged.append([])
+        for spans in kind.values():
+            runs: list[tuple[int, int]] = []
+            for start, end in sorted(spans):
+                if runs and start <= runs[-1][1]:
+                    runs[-1] = runs[-1][0], max(end, runs[-1][1])
+                else:
+                    runs.append((start, end))
+            merged[-1].append(runs)
+    return merged[0], merged[1]
+
+
+def _overlaps(runs: Sequence[tuple[int, int]], shift: int) -> Iterator[tuple[int, int]]:
+    """The end of each run and the start of a run that begins `shift` later before that end."""
+    index = 0
+    for start, end in runs:
+        while index < len(runs) and runs[index][1] + shift <= start:
+            index += 1
+        if index < len(runs) and runs[index][0] + shift < end:
+            yield end, runs[index][0]
+
+
+def by_urgency(tasks: Sequence[HardwareTask]) -> list[int]:
+    """The positions of tasks, those with the longest path to the end first."""
+    rest = tails(tasks)
+    return sorted(range(len(tasks)), key=lambda position: (-rest[position], position))
+
+
+def once(tasks: Sequence[HardwareTask]) -> Pattern:
+    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards."""
+    found = [
+        pattern
+        for pattern in (placed_tasks(tasks, by_urgency(tasks)), _backwards(tasks))
+        if pattern is not None  # without an interval there is always room
+    ]
+    return min(found, key=lambda one: one.length)
+
+
+def _backwards(tasks: Sequence[HardwareTask]) -> Pattern | None:
+    """The tasks placed from the end on, then moved to the front as far as they go.
+
+    None if a task holds several resources, whose holds would then end together.
+    """
+    last = len(tasks) - 1
+    if any(len(task.holds) > 1 for task in tasks):
+        return None
+    after: list[list[int]] = [[] for _ in tasks]
+    for position, task in enumerate(tasks):
+        for before in task.after:
+            after[last - before].append(last - position)
+    mirrored = [
+        HardwareTask(task.name, task.holds, tuple(after[place]))
+        for place, task in enumerate(reversed(tasks))
+    ]
+    found = placed_tasks(mirrored, by_urgency(mirrored))
+    assert found is not None
+    starts = [found.length - found.starts[last - p] - tasks[p].ticks for p in range(last + 1)]
+    return placed_tasks(tasks, sorted(range(last + 1), key=lambda p: (starts[p], p)))
+
+
+def in_turn(patterns: Sequence[Pattern]) -> Pattern:
+    """The patterns one after another."""
+    starts: list[int] = []
+    offset = 0
+    for one in patterns:
+        starts += [offset + start for start in one.starts]
+        offset += one.length
+    return Pattern(tuple(chained([one.tasks for one in patterns])), tuple(starts))
+
+
+def repeated(single: Pattern) -> Iterator[Pattern]:
+    """Patterns of the same tasks that can be repeated, the shortest interval found first.
+
+    The interval is at least the time of the busiest resource. If each task holds one resource, the
+    first pattern has that interval, so no throughput is higher. With buffers, only the pattern as
+    it stands is repeated.
+    """
+    tasks = single.tasks
+    order, least, most = by_urgency(tasks), max(busy(tasks).values(), default=0), single.length
+    if not most:
+        return
+    clear = min(clear_interval(single), most)
+    if not any(task.buffer for task in tasks):
+        for step in range(STEPS):
+            interval = max(least + (most - least) * step // STEPS, 1)
+            if interval >= clear:
+                break
+            found = placed_tasks(tasks, order, interval)
+            found = found or placed_tasks(tasks, order, interval, packed=True)
+            if found is not None:
+                yield found
+    yield replace(single, interval=clear)
+
+
+def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
+    """The pattern with which so many waves end first, and the number of its repetitions.
+
+    A few waves are also listed task by task, as one pattern; `single` is repeated otherwise.
+    """
+    tasks = single.tasks
+    if waves == 1:
+        return single, 1
+    best, path = replace(single, interval=single.length), max(tails(tasks), default=0)
+    for found in repeated(single):
+        if path + (waves - 1) * found.interval >= best.makespan(waves):
+            break
+        best = min(best, found, key=lambda one: one.makespan(waves))
+    if len(tasks) * waves <= MOST_LISTED and not any(task.buffer for task in tasks):
+        listed = once([
+            replace(task, after=tuple(first + before for before in task.after))
+            for first in range(0, len(tasks) * waves, len(tasks))
+            for task in tasks
+        ])  # fmt: skip
+        if listed.length < best.makespan(waves):
+            return listed, 1
+    return best, waves

@@ -1,0 +1,220 @@
+"""The schedule of a batch: latency of one item, time of all, throughput, energy, occupancy.
+
+Items follow one another if nothing is read from DRAM for them. Otherwise a batch goes through the
+chip in waves, of as many items as the buffer holds, and each wave shares its loads and its reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from cimtool.costs.schedule import (
+    TICKS,
+    Pattern,
+    Resource,
+    busy,
+    chained,
+    in_turn,
+    lower_bound,
+    repeated,
+    shortest,
+)
+from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
+from cimtool.costs.totals import Quantity
+
+PARTS = (2, 1, 4, 8)
+"""Parts of the free arrays that loads go to in turn; two are the double buffer."""
+
+GROUPS = 8
+"""Groups of a wave's items that overlap."""
+
+GAIN = 0.99
+"""More or fewer parts are taken if they reach this share of the time."""
+
+ENDS: tuple[End, ...] = ("value", "low", "high")
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Parts of the hardware of one kind: the time that an item holds the one that is held longest.
+
+    `share` is that of the interval between items, in the mean over the parts.
+    """
+
+    part: str
+    number: int
+    item_ns: float
+    share: float
+
+
+@dataclass(frozen=True)
+class BatchSchedule:
+    """A batch of items of one kind, encoded or scored, on the target.
+
+    It goes through in `waves`. `latency_ns` is that of a single item, `makespan_ns` of the whole
+    batch, and no schedule of the same loads is shorter than `bound_ns`. `per_second` are the items
+    of batches that follow one another. It is None, and there is no `occupancy`, if a time is not
+    known. `energy_pj` is that of an item, its loads shared. `pattern` is drawn `repeats` times.
+    """
+
+    batch: int
+    waves: int
+    latency_ns: Quantity
+    makespan_ns: Quantity
+    bound_ns: float
+    per_second: Quantity
+    energy_pj: Quantity
+    occupancy: tuple[Occupancy, ...]
+    pattern: Pattern
+    repeats: int
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The part that is held longest; None if a time is not known."""
+        longest = max(self.occupancy, key=lambda one: one.item_ns, default=None)
+        return None if longest is None else longest.part
+
+    @property
+    def shares(self) -> bool:
+        """Items can share loads and reads of DRAM."""
+        return any(task.shared for task in self.pattern.tasks)
+
+    @property
+    def speedup(self) -> float:
+        """The throughput as a multiple of one item after another; 0 if it is not known."""
+        return (self.per_second.value or 0.0) * (self.latency_ns.value or 0.0) / 1e9
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name, without the tasks."""
+        names = ("latency_ns", "makespan_ns", "per_second", "energy_pj")
+        return {
+            "batch": self.batch,
+            "waves": self.waves,
+            "bound_ns": self.bound_ns,
+            "bottleneck": self.bottleneck,
+            **{name: getattr(self, name).to_json() for name in names},
+            "occupancy": [vars(one) for one in self.occupancy],
+        }
+
+
+def item_latency(work: GraphWork, serial: Quantity) -> Quantity:
+    """The latency of one walk through a graph; `serial` is the sum of the times of its tasks.
+
+    Its parts are missing here too, and nothing is known if nothing of the sum is.
+    """
+    if serial.value is None:
+        return serial
+    key = key_of(work, 1)
+    return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, serial.missing)
+
+
+def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
+    """A result of schedules by the middle times, and by those at either end."""
+    found = [time("value"), time("low"), time("high")]
+    return Quantity(found[0], missing, min(found), max(found))
+
+
+def key_of(work: GraphWork, wave: int) -> WaveKey:
+    """A wave of items as a block, with as many parts of the free arrays as it ends first with."""
+    best = work.fitted(WaveKey(wave, PARTS[0]))
+    if not work.streamed:
+        return best
+    for parts in PARTS[1:]:
+        least = work.pattern(best)
+        if GAIN * least.length <= busy(least.tasks)[DRAM]:
+            break  # no number of parts makes it as much shorter
+        key = work.fitted(WaveKey(wave, parts))
+        if work.pattern(key).length < GAIN * least.length:
+            best = key
+    return best
+
+
+def waves_of(works: Sequence[GraphWork], batch: int) -> int:
+    """The number of waves in which a batch goes through: of one item if nothing is shared."""
+    if not any(work.shares for work in works):
+        return batch
+    buffer = works[0].rates.prices.buffer_bits
+    fitting = max(1, buffer // max(work.item_bits for work in works))
+    return -(-batch // fitting)
+
+
+@dataclass(frozen=True)
+class ItemCost:
+    """Latency and energy of one item by itself; `shared_pj` of it is for a whole wave."""
+
+    latency_ns: Quantity
+    energy_pj: Quantity
+    shared_pj: Quantity
+
+
+def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSchedule:
+    """Schedule a batch of items that walk through graphs one after another."""
+    waves = waves_of(works, batch)
+    wave, missing = -(-batch // waves), item.latency_ns.missing
+    found = {end: _best(works, wave, waves, end) for end in ENDS}
+    middle = found["value"]
+    makespan = spread(lambda end: found[end].makespan / TICKS, missing)
+    rate = Quantity(None, missing)
+    if middle.held and not missing:
+        rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
+    of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
+    return BatchSchedule(
+        batch=batch,
+        waves=waves,
+        latency_ns=item.latency_ns,
+        makespan_ns=makespan if middle.held else Quantity(None, missing),
+        bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
+        per_second=rate,
+        energy_pj=item.energy_pj + item.shared_pj.times(waves / batch - 1),
+        occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
+        pattern=middle.pattern,
+        repeats=middle.repeats,
+    )
+
+
+class _Found(NamedTuple):
+    """The pattern with which a batch ends first, the least interval, and what a wave holds."""
+
+    pattern: Pattern
+    repeats: int
+    interval: int
+    held: Mapping[Resource, int]
+
+    @property
+    def makespan(self) -> int:
+        return self.pattern.makespan(self.repeats)
+
+
+def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
+    """The best schedules of a wave as a block, and in groups of items that overlap."""
+    singles: dict[tuple[WaveKey, ...], Pattern] = {}
+    blocks = [key_of(work, wave)._replace(end=end) for work in works]
+    for groups in (1, GROUPS):
+        both = zip(works, blocks, strict=True)
+        keys = tuple(work.fitted(key._replace(groups=groups)) for work, key in both)
+        if keys not in singles:
+            both = zip(works, keys, strict=True)
+            singles[keys] = in_turn([work.pattern(key) for work, key in both])
+    found = (shortest(single, waves) for single in singles.values())
+    pattern, repeats = min(found, key=lambda one: one[0].makespan(one[1]))
+    steady = [one for single in singles.values() for one in islice(repeated(single), 1)]
+    least = min(steady, key=lambda one: one.interval, default=None)
+    if least is None:
+        return _Found(pattern, repeats, 1, {})
+    held = {one: time for one, time in busy(least.tasks).items() if time}
+    return _Found(pattern, repeats, least.interval, held)
+
+
+def occupancy(held: Mapping[Resource, int], wave: int, interval: int) -> tuple[Occupancy, ...]:
+    """The occupancy of each kind of resource, in the mean over those of one kind."""
+    kinds: dict[str, list[int]] = {}
+    for resource, time in held.items():
+        if resource.kind != BESIDE:
+            kinds.setdefault(resource.kind, []).append(time)
+    return tuple(
+        Occupancy(kind, len(times), max(times) / TICKS / wave, sum(times) / len(times) / interval)
+        for kind, times in kinds.items()
+    )
