@@ -6,7 +6,7 @@ that lacks a part is a lower bound; it comes with the share of operations that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -109,6 +109,12 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         """The same estimate against `items`; it keeps all costs that do not depend on them."""
         found = replace(self, gallery=items)
         vars(found).update({name: getattr(self, name) for name in OF_ANY_GALLERY})
+        return found
+
+    def placed(self, places: Sequence[Placement], settings: Settings) -> Estimate:
+        """The same program with its layers placed otherwise, as with other bits of these."""
+        found = replace(self, settings=settings)
+        vars(found)["placements"] = tuple(places)
         return found
 
     @cached_property

@@ -59,7 +59,7 @@ from cimtool.experiments.references import (
     kept_references,
     reference_name,
 )
-from cimtool.experiments.rows import IDENTITY, measured_identity, measured_rows
+from cimtool.experiments.rows import IDENTITY, check_gallery, measured_identity, measured_rows
 from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, scored_models
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import load_noise
@@ -316,6 +316,7 @@ def _asked(
 ) -> tuple[DieRequest | None, DriftBudget, tuple[GridKey, ...], list[Point]]:
     """Dies, budget, keys and points; CimError for a mistake that shows before data are read."""
     check_samples(options.samples)
+    check_gallery(options.gallery)
     dies = die_request(options.trials, options.times, options.seed, options.corners)
     noise = options.noise_model
     if noise is not None and dies is None:
