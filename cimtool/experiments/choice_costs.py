@@ -28,6 +28,9 @@ from cimtool.experiments.widths import (
     of_layers,
 )
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import LEFT_OUT
+
+BitsKey = tuple[tuple[Width, int], ...]
 
 WORTHWHILE = 0.001
 """A width that can save less than this share errs for nothing, and keeps its bits."""
@@ -37,15 +40,16 @@ WORTHWHILE = 0.001
 class ChoiceCosts:
     """Costs of bits, and their prices by an `objective`.
 
-    `estimated` gives the cost of a compiled configuration, for features of other bits. These stay
-    with a gallery in the arrays, whose products have bits of their own.
+    `estimated` gives the cost of a compiled configuration, for features of other bits and for
+    products that are left out. Features stay with a gallery in the arrays, whose products have bits
+    of their own.
     """
 
     layers: LayerCosts
     objective: Objective
     estimated: Callable[[Configuration], Estimate]
-    _estimates: dict[tuple[int, ...], Estimate] = field(default_factory=dict)
-    _known: dict[tuple[tuple[Width, int], ...], dict[CostName, float]] = field(default_factory=dict)
+    _estimates: dict[BitsKey, Estimate] = field(default_factory=dict)
+    _known: dict[BitsKey, dict[CostName, float]] = field(default_factory=dict)
 
     @property
     def start(self) -> Configuration:
@@ -136,11 +140,13 @@ class ChoiceCosts:
         }
 
     def _estimate(self, bits: BitAssignment) -> Estimate:
-        """The estimate of a query with these bits."""
-        features = {width: bits[width] for width in FEATURES if width in bits}
-        key = tuple(features.values())
+        """The estimate of a query with these bits; what is not stored has no digital work."""
+        compiled = {
+            width: own for width, own in bits.items() if width in FEATURES or own == LEFT_OUT
+        }
+        key = tuple(compiled.items())
         if key not in self._estimates:
-            own = self.configured({**self.layers.bits, **features})
+            own = self.configured({**self.layers.bits, **compiled})
             self._estimates[key] = self.estimated(own)
         places = self.layers.places(of_layers(bits))
         return self._estimates[key].placed(places, self.configured(bits).settings)

@@ -396,6 +396,8 @@ class PointCost:
     area_mm2: float | None
     area_missing: str | None
     conversions: int | None
+    encoding_energy_pj: float | None
+    encoding_energy_missing: str
     energy_pj: float | None
     energy_low_pj: float | None
     energy_high_pj: float | None
@@ -414,7 +416,7 @@ class PointCost:
 
 
 def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
-    """The cost of a point on its target, with a query against the gallery.
+    """The cost of a point on its target, to encode a text and a video, and of a query.
 
     `energy_to_raw` is the query's energy as a multiple of that of raw rows in int8. Energy in pJ,
     latency in ns and area in mm2 are None if the target gives no figures, and lower
@@ -446,7 +448,10 @@ def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
             ends = times.times.value, times.times.low, times.times.high
             names = (f"energy_to_raw{end}" for end in ("", "_low", "_high"))
             cost |= dict(zip(names, ends, strict=True))
+    encoding = (found.text + found.video).energy_pj
     return cost | {
+        "encoding_energy_pj": encoding.value,
+        "encoding_energy_missing": "; ".join(encoding.missing),
         "energy_pj": energy.value,
         "energy_low_pj": energy.low,
         "energy_high_pj": energy.high,

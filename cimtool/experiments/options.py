@@ -111,6 +111,26 @@ class TuneOptions(
     )
 
 
+class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, WorkerOptions):
+    """The options of `compare_targets`."""
+
+    what: Sequence[Projectors | str] = option(
+        "The checkpoint (or two ONNX files, text first), then targets [default: all].",
+        Many(),
+        positional=True,
+        spread="Projectors | str",
+        argument="MODEL [TARGET]...",
+    )
+    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
+    settings: File | None = optional("Settings of all targets (TOML).", FILE)
+    budget: Mapping[str, float] | None = optional(
+        "Limits that a target must keep (r1_loss=0.01).", MetricLimits()
+    )
+    output: File | None = optional("Folder of results and rows.", DIR, short="o")
+
+
 class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     """The options of `evaluate`."""
 
