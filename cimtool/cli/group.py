@@ -81,7 +81,9 @@ class LazyGroup(Group):
 
     def summaries(self) -> dict[str, str]:
         """The first line of each command's file, without importing it."""
-        summaries = {name: one.get_short_help_str(100) for name, one in self.commands.items()}
+        summaries = {
+            name: one.get_short_help_str(100) for name, one in sorted(self.commands.items())
+        }
         for name, file in self.files.items():
             with file.open(encoding="utf-8") as text:
                 summaries[name] = text.readline().strip().strip('"')

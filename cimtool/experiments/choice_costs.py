@@ -15,7 +15,7 @@ from functools import cached_property
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.totals import Quantity
-from cimtool.experiments.objectives import COSTS, CostName, Objective
+from cimtool.experiments.objectives import COSTS, CostName, CostObjective
 from cimtool.experiments.widths import (
     FEATURES,
     LOWEST_BITS,
@@ -46,7 +46,7 @@ class ChoiceCosts:
     """
 
     layers: LayerCosts
-    objective: Objective
+    objective: CostObjective
     estimated: Callable[[Configuration], Estimate]
     _estimates: dict[BitsKey, Estimate] = field(default_factory=dict)
     _known: dict[BitsKey, dict[CostName, float]] = field(default_factory=dict)

@@ -27,14 +27,14 @@ EXAMPLE = "query_energy=1,arrays=0.5"
 
 
 @dataclass(frozen=True)
-class Objective:
+class CostObjective:
     """Weights of costs, each a share of what it is in `first`, the costs of the start."""
 
     weights: Mapping[CostName, float]
     first: Mapping[CostName, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, text: str) -> Objective:
+    def of(cls, text: str) -> CostObjective:
         """Read a cost, or `COST=WEIGHT,...`; CimError for another name or weight."""
         weights: dict[CostName, float] = {}
         for part in text.split(","):
@@ -57,7 +57,7 @@ class Objective:
     @property
     def of_energy(self) -> bool:
         """True if energies take part in it."""
-        return any(name.endswith("_energy") for name in self.weights)
+        return "query_energy" in self.weights or "encoding_energy" in self.weights
 
     def prices(self, costs: Mapping[CostName, float]) -> tuple[float, ...]:
         """The weighted sum of costs, and for a single count the one that breaks ties."""

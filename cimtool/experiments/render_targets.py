@@ -10,7 +10,7 @@ from cimtool.costs.totals import Quantity
 from cimtool.experiments.budgets import DRIFT, ENERGY, held_text
 from cimtool.experiments.render_sweep import sizes_of
 from cimtool.experiments.target_comparison import WAYS, TargetComparison, TargetRow
-from cimtool.reference.queries import led
+from cimtool.reference.measures import RANKINGS
 from cimtool.report.charts import ParetoPoint, pareto
 from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence, notes
 from cimtool.report.formats import (
@@ -33,7 +33,7 @@ NOISE_FREE = (
 
 
 def document(found: TargetComparison) -> Document:
-    """Which targets keep the budget, the cheapest, all rows, and why some targets cannot."""
+    """Targets within the budget, the cheapest, all rows, and reasons of those that cannot."""
     points = found.points
     reasons = [Note(f"{_named(row)}: {row.reason}") for row in found.rows if row.reason]
     facts = (
@@ -123,7 +123,9 @@ def _encoding(row: TargetRow) -> Quantity:
 def target_table(found: TargetComparison) -> Table:
     """All rows: within the budget by energy, then those without a price, over it, that cannot."""
     points = found.points
-    lead, ways = led(points.by_class)[0], way_names(points.data["modalities"])
+    lead = next(one for one in RANKINGS if one.name == "r1")
+    ways = way_names(points.data["modalities"])
+    best = next((row for row in found.rows if row.kept and row.priced), None)
     more = partial(Column, essential=False)
 
     def cost(name: str) -> Callable[[TargetRow], Content]:
@@ -150,30 +152,30 @@ def target_table(found: TargetComparison) -> Table:
         (Column("target"), lambda row: row.target),
         (Column("gallery", help="scored digitally, or stored in arrays"), _way),
         (Column("within\nbudget", help=within), _state),
+        (Column("query", help=energy), amount(_energy, ENERGIES)),
+        (Column("latency", help="of the same query"), amount(_latency, TIMES)),
+        (Column("arrays", whole), cost("arrays")),
+        (more("chips", whole, "- if their size is not known"), cost("chips")),
         *(
             (
-                more(f"{lead.label}, %\n{said}", percent, f"{lead.help}; 95% interval"),
+                more(f"R@1, %\n{said}", percent, f"{lead.help}; 95% interval"),
                 measured(lead.keys[way]),
             )
             for way, said in ways.items()
         ),
         *(
             (
-                Column(f"{name}", four_digits, "95% interval over queries"),
+                Column(name, four_digits, "95% interval over queries"),
                 lambda row, name=name: row.outcome.cell(name, four_digits),
             )
             for name in dict.fromkeys((*found.budget.limits, DRIFT))
         ),
         (more("as Monte\nCarlo, K", whole, "K of the same centred error"), sampled),
-        (Column("arrays", whole), cost("arrays")),
-        (more("chips", whole, "- if their size is not known"), cost("chips")),
         (Column("encoding", help="energy of a text and a video"), amount(_encoding, ENERGIES)),
-        (Column("query", help=energy), amount(_energy, ENERGIES)),
-        (Column("latency", help="of the same query"), amount(_latency, TIMES)),
         (more("times\nraw rows", help="energy of int8 rows in digital"), raw),
     )
     title = f"{points.model}, a query among {found.gallery:,} items"
-    return item_table(title, found.rows, columns, lambda row: "result" if row.kept else "")
+    return item_table(title, found.rows, columns, lambda row: "result" if row is best else "")
 
 
 def _way(row: TargetRow) -> Content:

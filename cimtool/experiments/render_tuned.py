@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.objectives import COSTS, CostName, Objective
+from cimtool.experiments.objectives import COSTS, CostName, CostObjective
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt
 from cimtool.reference.queries import led
@@ -29,7 +29,7 @@ from cimtool.report.table import Column, Table, make_table
 def document(found: Tuned) -> Document:
     """The saved cost and the limits, the bits, and the steps to them."""
     limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
-    objective = Objective(found.objective)
+    objective = CostObjective(found.objective)
     least = f"least {objective.text} for {limits}, against the {found.reference} score"
     settings = shlex.quote(str(found.written))
     starts = (start_table(found).named("starts"),) if len(found.starts) > 1 else ()

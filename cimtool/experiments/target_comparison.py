@@ -55,7 +55,7 @@ class TargetRow:
 
     @property
     def reason(self) -> str:
-        """Why this target cannot; empty if it can."""
+        """The sentence of the error; empty if the target can."""
         return self.outcome.error or ""
 
     @property

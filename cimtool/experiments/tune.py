@@ -41,7 +41,7 @@ from cimtool.experiments.engine import (
     workers,
     write_page,
 )
-from cimtool.experiments.objectives import CostName, Objective
+from cimtool.experiments.objectives import CostName, CostObjective
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, kept_references, reference_name
@@ -261,7 +261,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
 Builds = list[tuple[dict[str, Value], Configuration]]
 
 
-def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, Objective]:
+def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, CostObjective]:
     """The model, the starts, the budget and the objective; CimError for a mistake in them."""
     if options.output is not None:
         check_output(Path(options.output), ".toml")
@@ -269,7 +269,7 @@ def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, Obje
     check_samples(options.samples)
     check_gallery(options.gallery)
     usual = "arrays" if options.gallery is None else "query_energy"
-    objective = Objective.of(usual if options.objective is None else options.objective)
+    objective = CostObjective.of(usual if options.objective is None else options.objective)
     source, by_name = ModelSource.of(options), options.part(SettingOptions)
     builds = _builds(options.target, options.settings, by_name, options.grid or {})
     if not options.budget:
@@ -452,7 +452,7 @@ class TuningStart:
         values: Mapping[str, Value],
         highest: Configuration,
         choices: Choices,
-        objective: Objective,
+        objective: CostObjective,
     ) -> TuningStart:
         """Compile the highest bits; their costs are what an objective without `first` refers to."""
         evaluator = choices.evaluator

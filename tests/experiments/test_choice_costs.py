@@ -14,7 +14,7 @@ from cimtool.base.toml_files import toml_text
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.choice_costs import ChoiceCosts
 from cimtool.experiments.compiled import PointEvaluator
-from cimtool.experiments.objectives import Objective
+from cimtool.experiments.objectives import CostObjective
 from cimtool.experiments.points import COMPILED, with_layers
 from cimtool.experiments.references import kept_references, reference_name
 from cimtool.experiments.widths import (
@@ -43,7 +43,7 @@ def costs_of(files: DemoFiles, target: str = "isaac-rram-128", **settings: Any) 
     build = Configuration.of(target, None, settings)
     first = evaluator.estimated(build)
     layers = LayerCosts.of(first.program, build, (), first.gallery)
-    return ChoiceCosts(layers, Objective.of("query_energy"), evaluator.estimated)
+    return ChoiceCosts(layers, CostObjective.of("query_energy"), evaluator.estimated)
 
 
 @pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22"])
@@ -80,7 +80,7 @@ def test_bits_of_features_decide_a_query_and_no_encoding(small_trunk: DemoFiles)
     assert after["arrays"] == before["arrays"]
     assert (costs.worthwhile(MU), costs.worthwhile(VARIANCE)) == (True, True)
     assert not any(map(costs.worthwhile, costs.layers.bits))
-    of_arrays = replace(costs, objective=Objective.of("arrays"))
+    of_arrays = replace(costs, objective=CostObjective.of("arrays"))
     assert (of_arrays.worthwhile(MU), of_arrays.worthwhile(VARIANCE)) == (False, False)
     assert of_arrays.worthwhile(Width("text.fc1", "weight_bits"))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.objectives import CostName, Objective
+from cimtool.experiments.objectives import CostName, CostObjective
 from cimtool.experiments.widths import (
     BitAssignment,
     LayerCosts,
@@ -41,7 +41,7 @@ class MadeUpCosts(NamedTuple):
         return {"arrays": arrays, "conversions": sum(bits.values())}
 
     def prices(self, bits: BitAssignment) -> tuple[float, ...]:
-        return Objective({"arrays": 1.0}).prices(self.cost(bits))
+        return CostObjective({"arrays": 1.0}).prices(self.cost(bits))
 
 
 def costs(*products: str) -> MadeUpCosts:

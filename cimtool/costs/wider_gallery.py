@@ -17,13 +17,13 @@ from cimtool.hardware.placement import Placement, placements
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class LargerGallery(Estimate):
+class WiderGallery(Estimate):
     """An estimate for more items than the `program` holds; `beside` are its digital operations."""
 
     beside: Operations
 
     @classmethod
-    def of(cls, one: Estimate, two: Estimate, items: int) -> LargerGallery:
+    def of(cls, one: Estimate, two: Estimate, items: int) -> WiderGallery:
         """Extrapolate two estimates of galleries of different sizes to `items`."""
         counts = [estimate.program.gallery_items or 0 for estimate in (one, two)]
         works = [estimate.placed((), estimate.settings).score or Cost() for estimate in (one, two)]
