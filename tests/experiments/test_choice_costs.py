@@ -75,8 +75,8 @@ def test_bits_of_features_decide_a_query_and_no_encoding(small_trunk: DemoFiles)
     costs = costs_of(small_trunk)
     few = {**costs.bits, MU: 4, VARIANCE: 4}
     before, after = costs.cost(costs.bits), costs.cost(few)
-    assert after["query_energy"] < 0.6 * before["query_energy"]
-    assert after["encoding_energy"] == pytest.approx(before["encoding_energy"], rel=0.01)
+    assert after["query_energy"] < 0.65 * before["query_energy"]
+    assert after["encoding_energy"] == pytest.approx(before["encoding_energy"], rel=0.02)
     assert after["arrays"] == before["arrays"]
     assert (costs.worthwhile(MU), costs.worthwhile(VARIANCE)) == (True, True)
     assert not any(map(costs.worthwhile, costs.layers.bits))
