@@ -237,7 +237,9 @@ def pictures(found: TargetComparison) -> Iterator[Picture]:
         for row in drawn
     ]  # fmt: skip
     label = f"centred logit RMSE against the energy of a query of {len(drawn)} targets and ways"
-    picture = pareto(candidates, f"energy per query ({unit})", "centred logit RMSE", label)
+    picture = pareto(
+        candidates, f"energy per query ({unit})", "centred logit RMSE", label, log_y=True
+    )
     said = (
         "Noise-free centred logit RMSE against the energy of a query; both are better when lower."
     )
