@@ -86,7 +86,7 @@ class ChoiceCosts:
         return replace(own, settings=own.settings.model_copy(update=of_features(bits)))
 
     def prices(self, bits: BitAssignment) -> tuple[float, ...]:
-        """What the objective lowers, the first of them first."""
+        """The prices that the objective lowers, the first of them first."""
         return self.objective.prices(self.cost(bits))
 
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
@@ -98,7 +98,7 @@ class ChoiceCosts:
 
     @property
     def basis(self) -> str:
-        """What energies rest on; only energies of the same basis are compared."""
+        """The origin of energies; only those of the same basis are compared."""
         found = self._estimate(self.bits)
         return "; ".join(dict.fromkeys((found.text.basis, found.video.basis)))
 
