@@ -19,7 +19,7 @@ from cimtool.demo.data import DemoFiles
     [
         ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is not a finite number'),
         ({"budget": "rmse=1"}, '--budget metric "rmse" is not known'),
-        ({"objective": "array"}, '--objective cost "array" is not known: arrays, conversions, encod'),
+        ({"objective": "array"}, '--objective cost "array" is not known: arrays, convers'),
         ({"objective": "arrays,arrays"}, "--objective arrays is given twice; expected one weight"),
         ({"gallery": "0"}, "gallery"),
         ({"target": "idael"}, 'did you mean "ideal"?'),
