@@ -40,6 +40,7 @@ NAMES = {
         "sweep",
         "tune",
         "evaluate",
+        "compare_targets",
         "train_grid",
     ),
 }

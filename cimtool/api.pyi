@@ -19,9 +19,9 @@ from cimtool.costs.bundle_cost import BundleCost
 from cimtool.experiments.engine import TableFormat
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
+from cimtool.experiments.target_comparison import TargetComparison
 from cimtool.experiments.training_grid import TrainingGrid
 from cimtool.experiments.tune import Tuned
-from cimtool.experiments.widths import CostName
 from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.options import Minimised, Replacement
 from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
@@ -954,13 +954,18 @@ def tune(
     dask: str | None = None,
     data: EmbeddingsLike,
     budget: Mapping[str, float],
-    cost: CostName = "arrays",
+    objective: str | None = None,
     grid: Grid | None = None,
     output: File | None = None,
     folder: File | None = None,
     say: Say = ...,
 ) -> Tuned:
-    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
+    """Choose bits of layers and features at the lowest cost within `budget`, as a settings file.
+
+    The `objective` is a cost, or a sum such as "query_energy=1,arrays=0.5" of shares of what the
+    start costs: `query_energy` and `latency` of a query among `gallery` items (default: the videos
+    of `data`), `encoding_energy` of a text and a video, `arrays` and `conversions`. Without an
+    objective it is `query_energy` if a `gallery` is given, else `arrays`.
 
     Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
     `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
@@ -1031,10 +1036,11 @@ def tune(
       cluster can run code in it and here; tls://: needs keys.
     * `data`: Embeddings to measure on: one half of the queries chooses, the other checks.
     * `budget`: Largest error allowed for the compiled model; repeat for more metrics.
-    * `cost`: Cost to lower: arrays (then conversions), conversions (then arrays) or energy.
-      [default: arrays]
-    * `grid`: Values of adc_bits, references, rows_active to start from; repeat for all
-      combinations.
+    * `objective`: Cost to lower: query_energy, encoding_energy, latency, arrays, conversions,
+      or a sum of shares of the start such as query_energy=1,arrays=0.5 (query_energy with
+      gallery, else arrays).
+    * `grid`: Values of adc_bits, references, rows_active, score_mapping to start from; repeat
+      for all combinations.
     * `output`: File of the settings.
     * `folder`: Folder of results and measured bits; a later run continues there.
     """
@@ -1097,6 +1103,58 @@ def evaluate(
     * `calibration_rows`: Rows that a bundle was calibrated on: refuse, or allow (measure them
       too). [default: refuse]
     * `output`: Folder of results and ranked subjects; a later run continues there.
+    """
+
+def compare_targets(
+    *what: Projectors | str,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    qrels: File | None = None,
+    calibration_rows: SeenRows = "refuse",
+    gallery: int | None = None,
+    distractors: EmbeddingsLike | None = None,
+    samples: int = 10,
+    jobs: int | None = None,
+    dask: str | None = None,
+    poly: File | None = None,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    settings: File | None = None,
+    budget: Mapping[str, float] | None = None,
+    output: File | None = None,
+    say: Say = ...,
+) -> TargetComparison:
+    """Compile a model for several targets, and measure what it retrieves and costs on each.
+
+    `what` is the model and then targets, by name or file (none: all of cimtool and of plug-ins). A
+    gallery is scored digitally and in the arrays, unless the file `settings` says how. Costs are of
+    a query against `gallery` items (default: the videos of `data`). A target that the model cannot
+    be compiled for is a row with the reason. The rest is as in `sweep`. Raises CimError for a
+    target that is unknown or given twice; PointsFailed (a CheckFailed) if none keeps the `budget`.
+
+    * `what`: The checkpoint (or two ONNX files, text first), then targets [default: all].
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
+    * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
+      too) or drop (leave them out, with their pairs). [default: refuse]
+    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
+      raw rows.
+    * `distractors`: Further videos in the gallery, right for no text.
+    * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
+    * `jobs`: Processes on this machine (1).
+    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
+      cluster can run code in it and here; tls://: needs keys.
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `calibration`: Embeddings that decide the ranges.
+    * `data`: Embeddings to measure on.
+    * `settings`: Settings of all targets (TOML).
+    * `budget`: Limits that a target must keep (r1_loss=0.01).
+    * `output`: Folder of results and rows.
     """
 
 def train_grid(

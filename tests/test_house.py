@@ -239,6 +239,7 @@ READERS = {
     "cimtool/emit/runtime.py": "the type of an input as ONNX Runtime writes it",
     "cimtool/handoff/written.py": "names of layers in a hand-off of others",
     "cimtool/bundle/bit_choice.py": "mc=200 as a user gives it",
+    "cimtool/experiments/objectives.py": "query_energy=1,arrays=0.5 as a user gives it",
     "cimtool/hardware/keys.py": "keys of TOML, and the Python type of a field",
     "cimtool/hardware/settings.py": "the array 128x128 as a user gives it",
     "cimtool/hardware/target.py": "keys of TOML",

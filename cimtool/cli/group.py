@@ -44,19 +44,21 @@ class Group(click.Group):
 PACKAGE = Path(__file__).parents[1]
 
 
-def command_files(walk: Sequence[str]) -> dict[str, Path]:
+def command_files(walk: Sequence[str] = (), group: str = "") -> dict[str, Path]:
     """The files of the commands by name, one file per command in `commands/` of every room.
 
-    They come in the order of `walk`, then by name.
+    Those of a `group` are in the folder of its name there. They come in the order of `walk`, then
+    by name.
     """
-    found = {file.stem: file for file in sorted(PACKAGE.glob("*/commands/[!_]*.py"))}
+    found = {file.stem: file for file in sorted(PACKAGE.glob(f"*/commands/{group}/[!_]*.py"))}
     return {name: found[name] for name in dict.fromkeys((*walk, *found)) if name in found}
 
 
 class LazyGroup(Group):
     """A group of commands in separate files, each imported only when it is needed.
 
-    The first line of a file is the command's summary; the group's help needs only that.
+    The first line of a file is the command's summary; the group's help needs only that. Commands of
+    the group's own module come before them.
     """
 
     def __init__(self, *args: Any, files: Mapping[str, Path], **kwargs: Any) -> None:
@@ -64,22 +66,24 @@ class LazyGroup(Group):
         self.files = files
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of `walk`, not alphabetically."""
-        return list(self.files)
+        """Return the names: the group's own, then those in files, in the order of `walk`."""
+        return [*super().list_commands(ctx), *self.files]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module; None if the group has no such command."""
         if cmd_name not in self.files:
-            return None
-        room = self.files[cmd_name].parents[1].name
-        found = importlib.import_module(f"{PACKAGE.name}.{room}.commands.{cmd_name}").command
+            return super().get_command(ctx, cmd_name)
+        parts = self.files[cmd_name].relative_to(PACKAGE).with_suffix("").parts
+        found = importlib.import_module(".".join((PACKAGE.name, *parts))).command
         if not isinstance(found, click.Command):
             raise TypeError(f"{self.files[cmd_name]}: command is not a click command")
         return found
 
     def summaries(self) -> dict[str, str]:
         """The first line of each command's file, without importing it."""
-        summaries = {}
+        summaries = {
+            name: one.get_short_help_str(100) for name, one in sorted(self.commands.items())
+        }
         for name, file in self.files.items():
             with file.open(encoding="utf-8") as text:
                 summaries[name] = text.readline().strip().strip('"')

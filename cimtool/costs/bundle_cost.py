@@ -140,9 +140,10 @@ def cost(options: CostOptions) -> BundleCost:
     `gallery` adds a query scored against this many items, beside every other way to answer it,
     such as raw rows and Monte Carlo. `batch` items are scheduled together, and share loads. The
     target's figures at the operating point come first, then reference prices. The tables of the
-    file `digital` replace the target's `process` and `digital`. R@1 is measured on `data`, else it is that of the bundle's `report.json`. Raises CimError for a
-    number below 1 or beyond 10^12, for a point that the target does not have, for the report of
-    another bundle, and for `data`, `qrels` or `measure` without what they need.
+    file `digital` replace the target's `process` and `digital`. R@1 is measured on `data`, else it
+    is that of the bundle's `report.json`. Raises CimError for a number below 1 or beyond 10^12, for
+    a point that the target does not have, for the report of another bundle, and for `data`, `qrels`
+    or `measure` without what they need.
     """
     file = None if options.digital is None else Path(options.digital)
     bundle = open_bundle(options.bundle)

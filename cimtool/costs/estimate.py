@@ -130,6 +130,12 @@ class Estimate(ScoredQuery):
         vars(found).update({name: getattr(self, name) for name in OF_ANY_GALLERY})
         return found
 
+    def placed(self, places: Sequence[Placement], settings: Settings) -> Estimate:
+        """The same program with its layers placed otherwise, as with other bits of these."""
+        found = replace(self, settings=settings)
+        vars(found)["placements"] = tuple(places)
+        return found
+
     @cached_property
     def query(self) -> Cost | None:
         """One text encoded and scored against a gallery whose items are encoded already."""

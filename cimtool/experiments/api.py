@@ -1,4 +1,4 @@
-"""The library's functions of this room: sweep, tune, evaluate, train a grid."""
+"""The library's functions of this room: sweep, tune, evaluate, compare targets, train a grid."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cimtool.experiments.evaluate import Evaluation as Evaluation
 from cimtool.experiments.evaluate import evaluate as evaluate
 from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.sweep import sweep as sweep
+from cimtool.experiments.target_comparison import compare_targets as compare_targets
 from cimtool.experiments.tune import tune as tune
 
 if TYPE_CHECKING:

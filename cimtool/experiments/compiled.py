@@ -23,6 +23,7 @@ from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.raw_rows import TimesRaw, times_raw
 from cimtool.costs.render import score_multiplications
+from cimtool.costs.wider_gallery import WiderGallery
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SweepReferences, trained_gaussians
@@ -230,11 +231,11 @@ class PointEvaluator:
         check_patterns(settings, [*layers, *of_score], model.modalities)
         check_layer_bits(settings, layers, of_score)
         few_levels = level_notes(build.target, settings, layers)
-        program = self.compiled(settings, said.append, score)
+        compiled = program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
             program = self.with_gallery(program, settings)
         measured = self._measured(program, model.head)
-        cost = cost_of(self._estimate(program, build, model, self.references.samples))
+        cost = cost_of(self._estimate(compiled, build, score))
         no_dies: list[str] = []
         dies = self._on_dies(program, build, model.head, no_dies.append)
         of_model = (f"warning: {text}" for text in model.warnings)
@@ -252,14 +253,35 @@ class PointEvaluator:
         found = monte_carlo(*self.items, model.a, model.b, score.samples)
         queries = self.references.sampled_queries(found.logit)
         program = self.compiled(build.settings, silent, score)
-        cost = cost_of(self._estimate(program, build, model, score.samples), sampled=True)
+        cost = cost_of(self._estimate(program, build, score, score.samples), sampled=True)
         return queries, Outcome(None, self.references.metrics(queries), {}, cost)
 
+    def estimated(self, build: Configuration, score: ScoreChoice = COMPILED) -> Estimate:
+        """The cost of a build, as `cimtool cost` has it."""
+        program = self.compiled(build.settings, silent, score)
+        return self._estimate(program, build, score)
+
     def _estimate(
-        self, program: Program, build: Configuration, model: ModelCard, samples: int
+        self, program: Program, build: Configuration, score: ScoreChoice, samples: int | None = None
     ) -> Estimate:
-        query = ScoredQuery(model.dimension, samples, self.gallery or len(self.data.video))
-        return estimate(program, build, query)
+        """The cost of a compiled program, whose gallery is in the arrays if the build says so.
+
+        Of more items than the evaluation videos two galleries of these tell the cost.
+        """
+        held, items = len(self.data.video), self.gallery or len(self.data.video)
+        drawn = self.references.samples if samples is None else samples
+        query = ScoredQuery(self.models[score].dimension, drawn, items)
+        if samples is not None or build.settings.score_mapping == "digital":
+            return estimate(program, build, query)
+        one, two = (
+            estimate(
+                self.with_gallery(program, build.settings, copies),
+                build,
+                replace(query, gallery=copies * held),
+            )
+            for copies in (1, 2)
+        )
+        return one if items == held else WiderGallery.of(one, two, items)
 
     def compiled(
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
@@ -287,10 +309,11 @@ class PointEvaluator:
             self._folded[score] = folded = stage.program
         return folded
 
-    def with_gallery(self, program: Program, settings: Settings) -> Program:
+    def with_gallery(self, program: Program, settings: Settings, copies: int = 1) -> Program:
         """The program with the evaluation videos in its arrays, as after `cimtool program`.
 
-        Raises CimError for a hybrid score, because most pairs get no score.
+        Each video stands there in `copies`, which only a cost needs. Raises CimError for a hybrid
+        score, because most pairs get no score.
         """
         if settings.score_mapping == "hybrid":
             raise CimError(
@@ -299,6 +322,7 @@ class PointEvaluator:
             )
         simulator = Simulator(program)
         video = simulator.encode("video", self.data.video)
+        video = {name: np.concatenate([rows] * copies) for name, rows in video.items()}
         queries = {name: simulator.encode(name, rows) for name, rows in self.fit.items()}
         right = queries.get("video")
         examples = ProductExamples(queries["text"], right or video)
@@ -372,6 +396,8 @@ class PointCost:
     area_mm2: float | None
     area_missing: str | None
     conversions: int | None
+    encoding_energy_pj: float | None
+    encoding_energy_missing: str
     energy_pj: float | None
     energy_low_pj: float | None
     energy_high_pj: float | None
@@ -390,7 +416,7 @@ class PointCost:
 
 
 def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
-    """The cost of a point on its target, with a query against the gallery.
+    """The cost of a point on its target, to encode a text and a video, and of a query.
 
     `energy_to_raw` is the query's energy as a multiple of that of raw rows in int8. Energy in pJ,
     latency in ns and area in mm2 are None if the target gives no figures, and lower
@@ -423,7 +449,10 @@ def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
             ends = times.times.value, times.times.low, times.times.high
             names = (f"energy_to_raw{end}" for end in ("", "_low", "_high"))
             cost |= dict(zip(names, ends, strict=True))
+    encoding = (found.text + found.video).energy_pj
     return cost | {
+        "encoding_energy_pj": encoding.value,
+        "encoding_energy_missing": "; ".join(encoding.missing),
         "energy_pj": energy.value,
         "energy_low_pj": energy.low,
         "energy_high_pj": energy.high,

@@ -25,7 +25,7 @@ from cimtool.base.options import (
 )
 from cimtool.bundle.options import BuildOptions, JudgedData, SeenData
 from cimtool.experiments.engine import TableFormat, WorkerOptions
-from cimtool.experiments.widths import ORDER, CostName
+from cimtool.experiments.objectives import COSTS, EXAMPLE
 from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -34,8 +34,8 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.arguments import TrainingOptions
 from cimtool.verification.options import WithDistractors
 
-VARIED = ("adc_bits", "references", "rows_active")
-"""Settings of all layers that `tune` may vary: converter bits, references, active rows."""
+VARIED = ("adc_bits", "references", "rows_active", "score_mapping")
+"""Settings that `tune` may vary: converter bits, references, active rows, the gallery's way."""
 
 
 class VerdictOptions(WithDistractors):
@@ -95,10 +95,10 @@ class TuneOptions(
     budget: Mapping[str, float] = option(
         "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
     )
-    cost: CostName = option(
-        "Cost to lower: arrays (then conversions), conversions (then arrays) or energy.",
-        OneName(names=tuple(ORDER)),
-        default="arrays",
+    objective: str | None = optional(
+        f"Cost to lower: {', '.join(COSTS)}, or a sum of shares of the start such as {EXAMPLE} "
+        "(query_energy with {gallery}, else arrays).",
+        Word("COST|COST=WEIGHT,..."),
     )
     grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
@@ -109,6 +109,26 @@ class TuneOptions(
     folder: File | None = optional(
         "Folder of results and measured bits; a later run continues there.", DIR
     )
+
+
+class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, WorkerOptions):
+    """The options of `compare_targets`."""
+
+    what: Sequence[Projectors | str] = option(
+        "The checkpoint (or two ONNX files, text first), then targets [default: all].",
+        Many(),
+        positional=True,
+        spread="Projectors | str",
+        argument="MODEL [TARGET]...",
+    )
+    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
+    settings: File | None = optional("Settings of all targets (TOML).", FILE)
+    budget: Mapping[str, float] | None = optional(
+        "Limits that a target must keep (r1_loss=0.01).", MetricLimits()
+    )
+    output: File | None = optional("Folder of results and rows.", DIR, short="o")
 
 
 class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):

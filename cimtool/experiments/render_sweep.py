@@ -116,6 +116,7 @@ def _swept(sweep: Sweep) -> Iterator[tuple[str, str]]:
     yield "points", f"{len(sweep.points)}, {done} done, {sweep.failed} failed"
     yield "pairs", f"{sizes_of(sweep)} of {sweep.data['file']}"
     yield "drift is measured against", sweep.reference
+    yield "a query is priced among", counted(sweep.data["gallery"], "item")
     yield "target", ", ".join(dict.fromkeys(point.base for point in sweep.points))
     yield "grid", "; ".join(map(str, sweep.grid))
     yield "settings of all points", ", ".join(_shared_settings(sweep))
@@ -398,7 +399,8 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     yield Column("arrays", whole, help_, essential=not priced), cost("arrays")
     help_ = "conversions of one query, encoded and scored"
     yield Column("conversions", whole, help_, essential=not priced), cost("conversions")
-    help_ = "of one query; > is a lower bound: parts have no price; in brackets what cannot be "
+    help_ = f"of one query among {found.data['gallery']:,} items; > is a lower bound: parts have "
+    help_ += "no price; in brackets what cannot be "
     help_ += "compared with the others, for more of its parts have none"
     yield Column("energy", whole, help_, essential=priced), cost(ENERGY)
     if len({one.cost["energy_coverage"] for one in done} - {None}) > 1:

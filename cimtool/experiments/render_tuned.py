@@ -8,18 +8,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.objectives import COSTS, CostName, CostObjective
 from cimtool.experiments.tune import Tuned
-from cimtool.experiments.widths import Attempt, CostName
+from cimtool.experiments.widths import Attempt
 from cimtool.reference.queries import led
 from cimtool.report.document import Document, Sentence, Verbatim, notes
-from cimtool.report.formats import four_digits, percent
+from cimtool.report.formats import (
+    ENERGIES,
+    NOT_GIVEN,
+    TIMES,
+    NumberFormat,
+    four_digits,
+    percent,
+    scaled,
+    whole,
+)
 from cimtool.report.table import Column, Table, make_table
 
 
 def document(found: Tuned) -> Document:
     """The saved cost and the limits, the bits, and the steps to them."""
     limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
-    least = f"least {found.cost} for {limits}, against the {found.reference} score"
+    objective = CostObjective(found.objective)
+    least = f"least {objective.text} for {limits}, against the {found.reference} score"
     settings = shlex.quote(str(found.written))
     starts = (start_table(found).named("starts"),) if len(found.starts) > 1 else ()
     steps = (step_table(found).named("steps", "detail"),) if found.steps else ()
@@ -42,13 +53,10 @@ def document(found: Tuned) -> Document:
 
 def _outcome(found: Tuned) -> Iterator[str]:
     """Sentences on the costs before and after, on the limits, and on steps taken back."""
-    changes = {
-        cost: "not given" if math.isnan(x) else f"{x:,.0f} -> {found.chosen_cost[cost]:,.0f}"
-        for cost, x in found.start_cost.items()
-    }
-    if not math.isnan(found.start_cost["energy"]):
-        changes["energy"] += f" pJ of one {' and one '.join(found.modalities)}"
-    yield "; ".join(f"{cost}: {change}" for cost, change in changes.items())
+    yield "; ".join(_changes(found))
+    if found.features:
+        mu, variance = found.features.values()
+        yield f"features: {mu} bits of mu, {variance} of the variance"
     for name, most in found.budget.items():
         yield f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
     for name, most in found.risky.items():
@@ -64,19 +72,56 @@ def _outcome(found: Tuned) -> Iterator[str]:
         yield f"{steps} taken back: over the budget on held-out queries or on all"
 
 
+def _changes(found: Tuned) -> Iterator[str]:
+    """Each cost before and after, those of the objective first, with its share."""
+    for cost in (*found.objective, *(name for name in COSTS if name not in found.objective)):
+        before, after = found.start_cost[cost], found.chosen_cost[cost]
+        said = f"{_called(cost, found)}: "
+        if math.isnan(before):
+            yield said + NOT_GIVEN
+            continue
+        share = f" ({after / before:.2f} times)" if before and cost in found.objective else ""
+        yield f"{said}{_form(cost)(before)} -> {_form(cost)(after)}{share}"
+
+
+def _called(cost: CostName, found: Tuned) -> str:
+    """A cost in words."""
+    query = f"a query among {found.gallery:,}"
+    return {
+        "query_energy": f"energy of {query}",
+        "encoding_energy": f"energy of one {' and one '.join(found.modalities)}",
+        "latency": f"latency of {query}",
+    }.get(cost, cost)
+
+
+def _form(cost: CostName) -> NumberFormat:
+    if cost in COUNTS:
+        return whole
+    units = TIMES if cost == "latency" else ENERGIES
+    return lambda value: scaled(value, units)
+
+
+COUNTS = ("arrays", "conversions")
+
+
+def _columns(found: Tuned) -> tuple[Column, ...]:
+    """A column for each cost of the objective."""
+    return tuple(Column(name.replace("_", "\n"), _form(name)) for name in found.objective)
+
+
 def start_table(found: Tuned) -> Table:
-    """Every combination of a grid: the cost after tuning, and the metrics of its highest bits."""
+    """Every combination of a grid: costs after tuning, and the metrics of its highest bits."""
     columns = (
         *(Column(key, str) for key in found.starts[0].values),
         Column(""),
-        Column(f"{found.cost}, tuned", "{:,.0f}".format),
+        *_columns(found),
         *(Column(f"{name}\nat first", four_digits) for name in found.budget),
     )
     rows = [
         (
             *one.values.values(),
             "chosen" if one.chosen else "" if one.cost else "over",
-            one.cost.get(found.cost),
+            *(one.cost.get(name) for name in found.objective),
             *(one.metrics.get(name) for name in found.budget),
         )
         for one in found.starts
@@ -125,14 +170,14 @@ def _measured(
     lead, ways = led(found.by_class)[0], way_names(found.modalities)
     columns = (
         *first,
-        Column(found.cost, "{:,.0f}".format),
+        *_columns(found),
         *(Column(name, four_digits, essential=name in found.budget) for name in metrics),
         *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
     )
     cells = [
         (
             *names,
-            cost.get(found.cost),
+            *(cost.get(name) for name in found.objective),
             *(one.cell(name, four_digits) for name in metrics),
             *(one.cell(key, percent) for key in lead.keys.values()),
         )

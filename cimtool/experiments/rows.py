@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from cimtool.base.errors import ArgumentError
 from cimtool.bundle.compilation import calibration_rows, fit_rows
 from cimtool.experiments.engine import content_digest, program_bytes
 from cimtool.experiments.options import SweepOptions, TuneOptions
@@ -37,6 +38,16 @@ def measured_rows(
     else:
         require_unseen(known, evaluated, model.name)
     return calibrating, evaluated
+
+
+MOST_ITEMS = 10**12
+"""The largest gallery that a query is priced against."""
+
+
+def check_gallery(gallery: int | None) -> None:
+    """Raise CimError for a gallery that is no gallery, or is beyond MOST_ITEMS."""
+    if gallery is not None and not 2 <= gallery <= MOST_ITEMS:
+        raise ArgumentError("{gallery} is {:,}; expected 2 to {:,} items", gallery, MOST_ITEMS)
 
 
 IDENTITY: Mapping[str, str] = {

@@ -35,7 +35,15 @@ from cimtool.experiments.drift_goals import (
     kept,
     worst,
 )
-from cimtool.experiments.widths import COST_NAMES, BitAssignment, LayerCosts, Width
+from cimtool.experiments.widths import (
+    COST_NAMES,
+    MU,
+    VARIANCE,
+    BitAssignment,
+    LayerCosts,
+    Width,
+    of_layers,
+)
 from cimtool.hardware.configuration import Configuration
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
@@ -60,7 +68,6 @@ FEWEST, MOST = 4, 14
 TIGHTER = (1.0, 0.9, 0.8)
 """Shares of an error's square that are tried, until they give bits that no round had yet."""
 
-MU, VARIANCE = Width("features", "feature_bits"), Width("features", "variance_bits")
 STORED = "bits of an item"
 """A cost of features: bits that an item stores in each dimension."""
 
@@ -204,7 +211,7 @@ class BitSolver:
         """The configuration with these bits."""
         if self.rounds and bits == self.given.bits:
             return self.start
-        own = self.layers.configured(_of_layers(bits))
+        own = self.layers.configured(of_layers(bits))
         features = {"feature_bits": bits[MU], "variance_bits": bits[VARIANCE]}
         return replace(own, settings=own.settings.model_copy(update=features))
 
@@ -298,7 +305,7 @@ class BitSolver:
     def _costs(self, bits: BitAssignment) -> dict[str, float]:
         """The costs that are known and not 0 with the given bits."""
         known = self.rounds[0].costs if self.rounds else None
-        costs = {str(name): cost for name, cost in self.layers.cost(_of_layers(bits)).items()}
+        costs = {str(name): cost for name, cost in self.layers.cost(of_layers(bits)).items()}
         mu, variance = bits[MU], bits[VARIANCE] * self.reads_variance
         costs[STORED] = mu + variance
         costs[MULTIPLIED] = mu * mu + 2 * (2 * mu) * variance
@@ -400,10 +407,6 @@ def _in_words(found: GoalError) -> str:
     return "{} [{}, {}]".format(
         *map(four_digits, (found.error.value, found.error.low, found.error.high))
     )
-
-
-def _of_layers(bits: BitAssignment) -> BitAssignment:
-    return {width: own for width, own in bits.items() if width not in (MU, VARIANCE)}
 
 
 def _widths(name: str) -> tuple[Width, Width]:

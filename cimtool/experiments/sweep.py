@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +60,7 @@ from cimtool.experiments.references import (
     kept_references,
     reference_name,
 )
-from cimtool.experiments.rows import IDENTITY, measured_identity, measured_rows
+from cimtool.experiments.rows import IDENTITY, check_gallery, measured_identity, measured_rows
 from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, scored_models
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import load_noise
@@ -71,7 +72,7 @@ from cimtool.reference.limits import check_measurable
 from cimtool.reference.montecarlo import check_samples
 from cimtool.report.document import Sentence
 
-SWEEP = ExperimentKind("sweep", "sweep.json", 9, IDENTITY, Outcome.from_json)
+SWEEP = ExperimentKind("sweep", "sweep.json", 10, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -267,6 +268,19 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     (unless they are allowed or dropped), the folder holds another sweep or no worker answers;
     PointsFailed (a CheckFailed) at the end if points failed or none is within the `budget`.
     """
+    with swept(options, SWEEP, say) as (found, known, place):
+        budget = DriftBudget(options.budget or {}, options.min_yield)
+        return _written(found, options, budget, known, place)
+
+
+@contextmanager
+def swept(
+    options: SweepOptions, kind: ExperimentKind[Outcome], say: Say
+) -> Iterator[tuple[Sweep, ScoredModels, Path]]:
+    """Measure all points, and hold the folder of this `kind` to write results into.
+
+    Yields the points without a choice among them, the models of their scores, and the folder.
+    """
     dies, budget, keys, made = _asked(options)
     source = ModelSource.of(options).for_rows(options.calibration)
     check_scores(keys, source.head, source.poly, options.teacher)
@@ -277,11 +291,11 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     _check_layers(known, keys)
     name = reference_name(known.first, len(known.models))
     whose = measured_identity(known.projectors, known.reference, rows, data)
-    place = Path(options.output or Path("exports") / f"{known.first.name}.sweep")
+    place = Path(options.output or Path("exports") / f"{known.first.name}.{kind.noun}")
     asked = options.samples, options.gallery
     digests = [_digest(one, known, whose, dies, asked) for one in made]
     builds = {digest: one for digest, one in zip(digests, made, strict=True) if digest is not None}
-    with workers(options, place) as compute, SWEEP.opened(place, whose, compute) as folder:
+    with workers(options, place) as compute, kind.opened(place, whose, compute) as folder:
         models = [known.first, *known.models.values()]
         scores = kept_references(place, models, data, say, name, options.samples)
 
@@ -293,7 +307,7 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
         baselines, intervals = scores.baseline_metrics(known.heads)
         found = Sweep(
             model=known.first.name,
-            data=_described(data, scores),
+            data=_described(data, scores, options.gallery),
             reference=name,
             baselines=baselines,
             baseline_intervals=intervals,
@@ -308,7 +322,7 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
             resumed=folder.resumed,
             files=known.files,
         )
-        return _written(found, options, budget, known, place)
+        yield found, known, place
 
 
 def _asked(
@@ -316,6 +330,7 @@ def _asked(
 ) -> tuple[DieRequest | None, DriftBudget, tuple[GridKey, ...], list[Point]]:
     """Dies, budget, keys and points; CimError for a mistake that shows before data are read."""
     check_samples(options.samples)
+    check_gallery(options.gallery)
     dies = die_request(options.trials, options.times, options.seed, options.corners)
     noise = options.noise_model
     if noise is not None and dies is None:
@@ -354,13 +369,14 @@ def _digest(
     return values_name({**SWEEP.versions, **whose}, target, settings, score, drawn, asked)
 
 
-def _described(data: Embeddings, scores: SweepReferences) -> dict[str, Any]:
-    """The evaluation rows as plain values."""
+def _described(data: Embeddings, scores: SweepReferences, gallery: int | None) -> dict[str, Any]:
+    """The evaluation rows as plain values, and the items that a query is priced against."""
     return {
         "file": data.file,
         "modalities": data.called,
         "texts": len(data.text),
         "videos": len(data.video),
+        "gallery": gallery or len(data.video),
         "by_class": data.truth.by_class,
         "queries": scores.own.counts,
     }

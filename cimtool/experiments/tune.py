@@ -1,4 +1,4 @@
-"""Tune: bits of each layer at the lowest cost within a budget that holds on both halves of data.
+"""Tune: bits at the lowest cost within a budget that holds on both halves of data.
 
 All pairs are scored once per choice. Each half of the queries is ranked in the whole gallery, as
 `verify` ranks them. The mean of a measurement over all queries is the weighted average of its means
@@ -28,6 +28,7 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
+from cimtool.experiments.choice_costs import ChoiceCosts
 from cimtool.experiments.compiled import Outcome, PointEvaluator
 from cimtool.experiments.engine import (
     ExperimentKind,
@@ -40,20 +41,20 @@ from cimtool.experiments.engine import (
     workers,
     write_page,
 )
+from cimtool.experiments.objectives import CostName, CostObjective
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, kept_references, reference_name
-from cimtool.experiments.rows import IDENTITY, measured_identity, measured_rows
+from cimtool.experiments.rows import IDENTITY, check_gallery, measured_identity, measured_rows
 from cimtool.experiments.widths import (
-    ORDER,
     Attempt,
     BitAssignment,
-    CostName,
     LayerCosts,
     Search,
     Width,
     by_layer,
-    check_cost,
+    of_features,
+    of_layers,
     probe,
     probes,
 )
@@ -88,6 +89,8 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings; the other fields are for the chosen one.
+    Costs of a query are against `gallery` items. `features` are the bits of mu and of the variance,
+    if they may change.
     `start` and `chosen` are metrics on the queries that the bits were chosen on. For the chosen
     bits, `held_out` are metrics on the other half, and `on_all` on all queries, as `verify`
     measures them, with `intervals`; `outcome` has the verdict on them. The last `taken_back` kept
@@ -104,13 +107,15 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     target: str
     reference: str
     budget: Mapping[str, float]
-    cost: CostName
+    objective: Mapping[CostName, float]
+    gallery: int
     starts: Sequence[TunedStart]
     start: Mapping[str, float]
     start_cost: Mapping[CostName, float]
     steps: Sequence[Attempt]
     taken_back: int
     bits: Mapping[str, Mapping[str, int]]
+    features: Mapping[str, int]
     chosen: Mapping[str, float]
     chosen_cost: Mapping[CostName, float]
     held_out: Mapping[str, float]
@@ -172,7 +177,12 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
 @keeping_inputs
 @takes(TuneOptions)
 def tune(options: TuneOptions, say: Say = silent) -> Tuned:
-    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
+    """Choose bits of layers and features at the lowest cost within `budget`, as a settings file.
+
+    The `objective` is a cost, or a sum such as "query_energy=1,arrays=0.5" of shares of what the
+    start costs: `query_energy` and `latency` of a query among `gallery` items (default: the videos
+    of `data`), `encoding_energy` of a text and a video, `arrays` and `conversions`. Without an
+    objective it is `query_energy` if a `gallery` is given, else `arrays`.
 
     Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
     `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
@@ -187,7 +197,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     of `data` calibrated (unless they are allowed or dropped), or if the folder holds the tuning of
     another model or other data.
     """
-    source, builds, limits = _asked(options)
+    source, builds, limits, objective = _asked(options)
     model = source.for_rows(options.calibration).load(say)
     rows, data = measured_rows(model, options)
     of_logit = model.head.predicts_logit
@@ -204,11 +214,14 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
         _check_reference(remarks, limits)
         evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None, options.gallery)
         choices = Choices(evaluator, (*halves(data), None), folder, whose, limits.limits)
-        starts = [TuningStart.of(values, build, choices) for values, build in builds]
-        kept = _within(starts, limits, options.cost, data.file, say)
+        starts = list[TuningStart]()
+        for values, build in builds:
+            starts.append(TuningStart.of(values, build, choices, objective))
+            objective = starts[0].costs.objective
+        kept = _within(starts, limits, data.file, say)
         for one in kept:
-            one.tune(limits, options.cost, say)
-        best = min(kept, key=lambda one: [one.cost[name] for name in ORDER[options.cost]])
+            one.tune(limits, say)
+        best = min(kept, key=lambda one: one.costs.prices(one.bits))
         whole = evaluator.evaluate(best.costs.configured(best.bits))  # with intervals
         written = _write_settings(options, best, file)
         outcomes = best.measured(best.bits)
@@ -218,13 +231,15 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             target=builds[0][1].target.name,
             reference=reference,
             budget=limits.limits,
-            cost=options.cost,
+            objective=objective.weights,
+            gallery=options.gallery or len(data.video),
             starts=[one.summary(one in kept, one is best) for one in starts],
             start=best.measured(best.costs.bits).chosen_on.metrics,
             start_cost=best.costs.cost(best.costs.bits),
             steps=best.steps,
             taken_back=best.taken_back,
-            bits=by_layer(best.bits),
+            bits=by_layer(of_layers(best.bits)),
+            features=of_features(best.bits),
             chosen=outcomes.chosen_on.metrics,
             chosen_cost=best.cost,
             held_out=outcomes.held_out.metrics,
@@ -246,19 +261,22 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
 Builds = list[tuple[dict[str, Value], Configuration]]
 
 
-def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget]:
-    """The model, the starts and the budget; CimError for a mistake that shows before any work."""
+def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, CostObjective]:
+    """The model, the starts, the budget and the objective; CimError for a mistake in them."""
     if options.output is not None:
         check_output(Path(options.output), ".toml")
     check_workers(options)
     check_samples(options.samples)
+    check_gallery(options.gallery)
+    usual = "arrays" if options.gallery is None else "query_energy"
+    objective = CostObjective.of(usual if options.objective is None else options.objective)
     source, by_name = ModelSource.of(options), options.part(SettingOptions)
     builds = _builds(options.target, options.settings, by_name, options.grid or {})
     if not options.budget:
         raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
     limits = DriftBudget(options.budget)
     limits.check(None)
-    return source, builds, limits
+    return source, builds, limits, objective
 
 
 def _check_reference(remarks: Remarks, limits: DriftBudget) -> None:
@@ -273,16 +291,18 @@ def _check_reference(remarks: Remarks, limits: DriftBudget) -> None:
 
 
 def _within(
-    starts: Sequence[TuningStart], limits: DriftBudget, cost: CostName, file: str, say: Say
+    starts: Sequence[TuningStart], limits: DriftBudget, file: str, say: Say
 ) -> list[TuningStart]:
     """The starts whose highest bits keep the budget; CimError if none does or costs differ."""
     for one in starts:
-        check_cost(one.costs, cost)
-    bases = dict.fromkeys(one.costs.energy_basis for one in starts)
-    if cost == "energy" and len(bases) > 1:
+        one.costs.check()
+    objective = starts[0].costs.objective
+    bases = dict.fromkeys(one.costs.basis for one in starts)
+    if len(bases) > 1 and objective.of_energy:
         raise ArgumentError(
-            "{cost} energy: the energies of the {grid} are on different bases and cannot be "
-            "compared ({}); expected values of one basis, or {cost} conversions",
+            "{objective} {}: the energies of the {grid} are on different bases and cannot be "
+            "compared ({}); expected values of one basis, or {objective} conversions",
+            objective.text,
             " / ".join(bases),
         )
     say("the highest bits")
@@ -301,7 +321,10 @@ def _write_settings(options: TuneOptions, best: TuningStart, file: Path) -> Path
     given = {name: value for name, value in by_name.items() if value is not None}
     if options.settings is not None:
         given = read_toml(Path(options.settings)) | given
-    text = toml_text(with_layers({**given, **best.values}, by_layer(best.bits)))
+    features = of_features(best.bits)
+    if features != of_features(best.costs.bits):
+        given = given | features
+    text = toml_text(with_layers({**given, **best.values}, by_layer(of_layers(best.bits))))
     (written,) = replace_texts(file.parent, {file.name: text}, file.name)
     return written
 
@@ -418,24 +441,29 @@ class TuningStart:
 
     values: Mapping[str, Value]
     choices: Choices
-    costs: LayerCosts
+    costs: ChoiceCosts
     bits: BitAssignment
     steps: Sequence[Attempt] = ()
     taken_back: int = 0
 
     @classmethod
     def of(
-        cls, values: Mapping[str, Value], highest: Configuration, choices: Choices
+        cls,
+        values: Mapping[str, Value],
+        highest: Configuration,
+        choices: Choices,
+        objective: CostObjective,
     ) -> TuningStart:
-        """Compile the highest bits."""
+        """Compile the highest bits; their costs are what an objective without `first` refers to."""
         evaluator = choices.evaluator
         highest = evaluator.with_trained_bits(highest)
-        program = evaluator.compiled(highest.settings, silent)
-        if highest.settings.score_mapping == "in-memory":
-            program = evaluator.with_gallery(program, highest.settings)
+        first = evaluator.estimated(highest)
         trained = trained_bits(evaluator.trained, highest.settings).items()
         kept = {Width(layer, key) for layer, bits in trained for key in bits}
-        costs = LayerCosts.of(program, highest, kept)
+        layers = LayerCosts.of(first.program, highest, kept, first.gallery)
+        costs = ChoiceCosts(layers, objective, evaluator.estimated)
+        if not objective.first:
+            costs = replace(costs, objective=replace(objective, first=costs.cost(costs.bits)))
         return cls(values, choices, costs, costs.bits)
 
     def summary(self, kept: bool, chosen: bool) -> TunedStart:
@@ -468,15 +496,15 @@ class TuningStart:
                     )  # fmt: skip
         return None
 
-    def tune(self, budget: DriftBudget, cost: CostName, say: Say) -> None:
+    def tune(self, budget: DriftBudget, say: Say) -> None:
         """Lower bits as long as the budget holds."""
         costs, start = self.costs, self.costs.bits
 
         def chosen_on(bits: BitAssignment) -> Outcome:
             return self.measured(bits).chosen_on
 
-        tuned = {width: bits for width, bits in start.items() if costs.below(width, bits)}
-        search = Search(costs, ORDER[cost], self._probed(tuned, say), start)
+        tuned = {width: bits for width, bits in start.items() if costs.worthwhile(width)}
+        search = Search(costs, self._probed(tuned, say), start)
         self.steps = search.run(chosen_on, budget.kept_by, say)
         kept = [*(step.bits for step in reversed(self.steps) if step.kept), start]
         back = (k for k, bits in enumerate(kept) if all(map(budget.kept_by, self.measured(bits))))

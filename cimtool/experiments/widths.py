@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
-from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import PartDone, Say
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.objectives import CostName
 from cimtool.experiments.points import nested
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.keys import WIDEST
@@ -30,17 +30,12 @@ from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
 from cimtool.ir.types import Type, integer, rows_of_item
 
-CostName = Literal["arrays", "conversions", "energy"]
-ORDER: dict[CostName, tuple[CostName, CostName]] = {
-    "arrays": ("arrays", "conversions"),
-    "conversions": ("conversions", "arrays"),
-    "energy": ("energy", "arrays"),
-}
-"""The cost to lower first, and the cost to lower if no width lowers the first any further."""
-
-COST_NAMES: tuple[CostName, ...] = tuple(ORDER)
+LayerCostName = Literal["arrays", "conversions", "energy"]
+COST_NAMES: tuple[LayerCostName, ...] = get_args(LayerCostName)
 
 LOWEST_BITS = 2
+"""The fewest bits of a weight, of an input, and of a feature."""
+
 SCORE = "score"
 
 
@@ -59,6 +54,20 @@ class Width:
 
 
 BitAssignment = Mapping[Width, int]
+
+MU, VARIANCE = Width("features", "feature_bits"), Width("features", "variance_bits")
+FEATURES = (MU, VARIANCE)
+"""The widths of what is stored of an item, which no layer has."""
+
+
+def of_layers(bits: BitAssignment) -> BitAssignment:
+    """The bits of layers alone."""
+    return {width: own for width, own in bits.items() if width not in FEATURES}
+
+
+def of_features(bits: BitAssignment) -> dict[str, int]:
+    """The bits of features by the names of their settings, if there are any."""
+    return {width.key: bits[width] for width in FEATURES if width in bits}
 
 
 def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
@@ -101,7 +110,7 @@ class LayerCosts:
     `layers` has each layer's graph, its product and the type of its input. `bits` are the compiled
     bits of all widths; `kept` widths belong to trained integers. For each product of a score in the
     memory, `matrices` names the first product that stores the same values of an item: with the same
-    bits, they share cells.
+    bits, they share cells. These have columns for `items` (None: for those that they hold).
     """
 
     start: Configuration
@@ -109,11 +118,18 @@ class LayerCosts:
     bits: BitAssignment
     matrices: Mapping[str, str]
     kept: Collection[Width] = ()
+    items: int | None = None
     _placed: dict[WidthChoice, Placement] = field(default_factory=dict)
     _priced: dict[tuple[WidthChoice, str | None, int], LayerCost] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, program: Program, start: Configuration, kept: Collection[Width] = ()) -> LayerCosts:
+    def of(
+        cls,
+        program: Program,
+        start: Configuration,
+        kept: Collection[Width] = (),
+        items: int | None = None,
+    ) -> LayerCosts:
         """Collect the layers of both projectors of a compiled program, and of a gallery in it."""
         layers: dict[str, tuple[str, CrossbarMvm, Type]] = {}
         bits: dict[Width, int] = {}
@@ -134,7 +150,7 @@ class LayerCosts:
             layers[layer] = SCORE, op, score.types[read]
             bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
             bits[Width(layer, "activation_bits")] = min(score.types[read].bits, WIDEST)
-        return cls(start, layers, bits, stored_cells(score), kept)
+        return cls(start, layers, bits, stored_cells(score), kept, items)
 
     def below(self, width: Width, bits: int) -> tuple[int, ...]:
         """The bits that a width can be lowered to, most first; a product can also be left out."""
@@ -153,13 +169,15 @@ class LayerCosts:
         layers = (*settings.layers, *added)
         return replace(self.start, settings=settings.model_copy(update={"layers": layers}))
 
-    def cost(self, bits: BitAssignment) -> dict[CostName, float]:
+    def cost(self, bits: BitAssignment) -> dict[LayerCostName, float]:
         """Arrays of both projectors; conversions and energy in pJ to encode a text and a video.
 
         A gallery in the arrays adds its arrays, and one query against it. Energy is NaN if a part
         has no price, or if layers are priced on different bases.
         """
-        places, costs = self._costs(bits)
+        places = self.places(bits)
+        plan = floorplan(places, self.start.target)
+        costs = [self._price(one, bits, plan) for one in places]
         whole = len({one.basis for one in costs}) <= 1
         return {
             "arrays": sum(place.arrays for place in places if place.shares is None),
@@ -167,17 +185,12 @@ class LayerCosts:
             "energy": float(sum(one.energy for one in costs)) if whole else math.nan,
         }
 
-    @property
-    def energy_basis(self) -> str:
-        """The basis of the energies; only energies of the same basis are compared."""
-        return "; ".join(dict.fromkeys(one.basis for one in self._costs(self.bits)[1]))
-
     @cached_property
     def _rates(self) -> Rates:
         return rates_at(self.start.target, None)
 
-    def _costs(self, bits: BitAssignment) -> tuple[list[Placement], list[LayerCost]]:
-        """The placement of each layer, and its cost."""
+    def places(self, bits: BitAssignment) -> list[Placement]:
+        """The placement of each layer that is not left out."""
         places, owners = list[Placement](), dict[tuple[str, int], str]()
         for layer in self.layers:
             stored = bits[Width(layer, "weight_bits")]
@@ -186,8 +199,7 @@ class LayerCosts:
             owner = owners.setdefault((self.matrices.get(layer, layer), stored), layer)
             place = self._place(layer, bits)
             places.append(place if owner == layer else replace(place, shares=owner))
-        plan = floorplan(places, self.start.target)
-        return places, [self._price(one, bits, plan) for one in places]
+        return places
 
     def _price(self, place: Placement, bits: BitAssignment, plan: Floorplan) -> LayerCost:
         """The cost of a layer; it depends on its bits, shared cells and passes, and is cached."""
@@ -211,27 +223,11 @@ class LayerCosts:
             lo, hi = integer_limits(key[2], x.signed)
             own = self.configured(bits).settings.of_layer(layer)
             crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
-            self._placed[key] = placed(graph, layer, op.stored.shape, crossbar, own)
+            rows, columns = op.stored.shape
+            if graph == SCORE and self.items is not None:
+                columns = self.items
+            self._placed[key] = placed(graph, layer, (rows, columns), crossbar, own)
         return self._placed[key]
-
-
-def check_cost(costs: LayerCosts, name: CostName) -> None:
-    """Raise CimError if the target does not give this cost, or no bits can be changed."""
-    if not costs.layers:
-        raise CimError("the projectors have no layer, so there are no bits to tune")
-    if costs.bits.keys() <= set(costs.kept):
-        raise CimError(
-            "all layers keep trained integers, so there are no bits to tune; expected a model of "
-            "real numbers"
-        )
-    value = costs.cost(costs.bits)[name]
-    if math.isnan(value) or not value:
-        raise ArgumentError(
-            "{cost} {}: target {} {}; expected {cost} arrays",
-            name,
-            costs.start.target.name,
-            "converts nothing" if name == "conversions" else f"gives no {name}",
-        )
 
 
 PROBE_BITS = 4
@@ -276,15 +272,27 @@ class Attempt:
         }
 
 
+class BitCosts(Protocol):
+    """The costs of any bits, and their prices: what a search lowers, the first of them first."""
+
+    def below(self, width: Width, bits: int) -> tuple[int, ...]:
+        """The bits that a width can be lowered to, most first."""
+
+    def cost(self, bits: BitAssignment) -> Mapping[CostName, float]:
+        """Costs by name."""
+
+    def prices(self, bits: BitAssignment) -> tuple[float, ...]:
+        """Prices; NaN if these bits have none."""
+
+
 @dataclass
 class Search:
     """A search in progress: its present bits, and the widths that broke the budget, with the bits.
 
-    `weights` are the squared errors of `probe`.
+    `weights` are the squared errors of `probe`; only these widths are lowered.
     """
 
-    costs: LayerCosts
-    order: tuple[CostName, CostName]
+    costs: BitCosts
     weights: Mapping[Width, float]
     bits: BitAssignment
     refused: dict[Width, int] = field(default_factory=dict)
@@ -326,23 +334,23 @@ class Search:
         return tuple(moves), bits
 
     def _best(self, bits: BitAssignment) -> Move | None:
-        """The move with the least added error per saved cost; the second cost is the fallback."""
-        before = self.costs.cost(bits)
-        for cost in self.order:
-            found = [one for width in bits for one in self._cheaper(width, cost, bits, before)]
+        """The move with the least added error per saved price; further prices are fallbacks."""
+        before = self.costs.prices(bits)
+        for n in range(len(before)):
+            found = [one for width in self.weights for one in self._cheaper(width, n, bits, before)]
             if found:
                 return min(found, key=lambda one: (one[0], one[1].width))[1]
         return None
 
     def _cheaper(
-        self, width: Width, cost: CostName, bits: BitAssignment, before: Mapping[CostName, float]
+        self, width: Width, n: int, bits: BitAssignment, before: Sequence[float]
     ) -> Iterator[tuple[float, Move]]:
-        """The move to the most bits that cost less than now, with its error per saved cost."""
+        """The move to the most bits of a lower price `n`, with its error per saved price."""
         refused = self.refused.get(width, -1)
         for now in self.costs.below(width, bits[width]):
             if now <= refused:
                 return
-            saved = before[cost] - self.costs.cost({**bits, width: now})[cost]
+            saved = before[n] - self.costs.prices({**bits, width: now})[n]
             if saved > 0:
                 added = self.weights[width] * (4.0**-now - 4.0 ** -bits[width])
                 yield added / saved, Move(width, bits[width], now)

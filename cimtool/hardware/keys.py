@@ -37,7 +37,7 @@ WIDEST = 16
 """The most bits of a weight, an input, an activation or a feature."""
 
 Bits = Annotated[int, Field(ge=2, le=WIDEST)]
-FeatureBits = Annotated[int, Field(ge=4, le=WIDEST)]
+FeatureBits = Annotated[int, Field(ge=2, le=WIDEST)]
 ConverterBits = Annotated[int, Field(ge=1, le=16)]
 CellBits = Annotated[int, Field(ge=1, le=8)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]

@@ -132,15 +132,23 @@ def _parts(extent: int, size: int) -> list[int]:
     return [min(size, extent - start) for start in range(0, extent, size)]
 
 
-def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
-    """Place every layer of a tiled program, in the order text, video, score, shortlist."""
-    found = []
+def placements(
+    program: Program, settings: Settings, items: int | None = None
+) -> tuple[Placement, ...]:
+    """Place every layer of a tiled program, in the order text, video, score, shortlist.
+
+    If the score holds a gallery, it is placed as one of `items` (None: as many as it holds).
+    """
+    found, held = [], program.gallery_items
     for graph in program.graphs:
         layers, stored = crossbar_layers(graph), stored_cells(graph)
         for layer, op in layers.items():
             shares = None if stored[layer] == layer else stored[layer]
             own = settings.of_layer(layer)
-            place = placed(graph.name, layer, op.stored.shape, op.crossbar, own)
+            rows, columns = op.stored.shape
+            if graph is program.score and columns == held and items is not None:
+                columns = items
+            place = placed(graph.name, layer, (rows, columns), op.crossbar, own)
             empty = empty_columns(op.stored) if "zero-slices" in own.skips else 0
             driven, busiest = op.driven or (1.0, 1.0)
             activity = Activity(driven, busiest, empty)

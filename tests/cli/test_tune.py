@@ -19,7 +19,9 @@ from cimtool.demo.data import DemoFiles
     [
         ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is not a finite number'),
         ({"budget": "rmse=1"}, '--budget metric "rmse" is not known'),
-        ({"cost": "array"}, '"array" is not one of arrays, conversions, energy'),
+        ({"objective": "array"}, '--objective cost "array" is not known: arrays, convers'),
+        ({"objective": "arrays,arrays"}, "--objective arrays is given twice; expected one weight"),
+        ({"gallery": "0"}, "gallery"),
         ({"target": "idael"}, 'did you mean "ideal"?'),
         ({"weight-rounding": "gtpq"}, "gptq"),
         ({"grid": "cell_bits=1,2"}, '--grid key "cell_bits" is not known'),
@@ -81,7 +83,7 @@ def test_converters_and_rows_of_all_layers_are_varied_within_the_budget(
     ran = cimtool(
         "tune", "--projectors", small_trunk.projectors, "--poly", small_trunk.poly,
         "--calibration", small_trunk.calibration, "--data", small_trunk.eval,
-        "--target", "isaac-rram-128", "--budget", "logit_rmse=8", "--cost", "energy",
+        "--target", "isaac-rram-128", "--budget", "logit_rmse=8", "--objective", "encoding_energy",
         "--grid", "references=column", "--grid", "rows_active=32", "--grid", "adc_bits=3,5",
         "--weight-bits", 2, "--activation-bits", 2, "--input-bits", 4, "--json", "-o", written,
     )  # fmt: skip
@@ -90,7 +92,7 @@ def test_converters_and_rows_of_all_layers_are_varied_within_the_budget(
     assert few["values"] == {"references": "column", "rows_active": 32, "adc_bits": 3}
     assert (few["cost"], few["chosen"]) == ({}, False)
     assert more["chosen"]
-    assert more["cost"]["energy"] > 0
+    assert more["cost"]["encoding_energy"] > 0
     assert more["metrics"]["logit_rmse"] < 8 < few["metrics"]["logit_rmse"]
     settings = tomllib.loads(written.read_text())
     assert more["values"].items() <= settings.items()

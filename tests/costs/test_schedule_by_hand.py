@@ -14,7 +14,8 @@ from quantities import known
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.costs.estimate import Estimate, estimate_bundle
+from cimtool.costs.bundle_cost import bundle_cost
+from cimtool.costs.estimate import Estimate
 from cimtool.demo.data import DemoFiles
 
 PRODUCT = 4 * 10
@@ -105,7 +106,7 @@ def on_chip(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
                 small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
                 target=str(file), output=folder / name,
             )  # fmt: skip
-        return estimate_bundle(read_bundle(folder / name), 1, batch=batch)
+        return bundle_cost(read_bundle(folder / name), 1, batch=batch)
 
     return made
 

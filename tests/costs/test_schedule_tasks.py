@@ -9,7 +9,8 @@ import pytest
 from quantities import known
 
 from cimtool.bundle.bundle import read_bundle
-from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
+from cimtool.costs.bundle_cost import bundle_cost
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.schedule import Resource, once
 from cimtool.costs.schedule_tasks import (
     DIGITAL,
@@ -36,7 +37,7 @@ def estimated(full_size: FullSize, name: str, **changed: object) -> Estimate:
 
 
 def test_layers_wait_for_their_inputs_and_hold_their_arrays(small_bundle: Path) -> None:
-    found = estimate_bundle(read_bundle(small_bundle), 1)
+    found = bundle_cost(read_bundle(small_bundle), 1)
     tasks = found.work(found.program.text).tasks(WaveKey())
     layers = ["text.fc1", "text.fc2", "text.logvar", "text.mu"]
     products = {task.name: index for index, task in enumerate(tasks) if task.name in layers}

@@ -47,7 +47,13 @@ def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
     axes = read_grid({"weight_bits": list(range(4, 4 + len(outcomes)))})
     values: dict[str, Any] = {
         "model": "<model>",
-        "data": {"file": "eval.npz", "texts": 40, "videos": 30, "modalities": ("text", "video")},
+        "data": {
+            "file": "eval.npz",
+            "texts": 40,
+            "videos": 30,
+            "modalities": ("text", "video"),
+            "gallery": 30,
+        },
         "reference": "exact",
         "baselines": {},
         "baseline_intervals": {},

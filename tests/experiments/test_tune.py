@@ -34,7 +34,7 @@ def tune(files: DemoFiles, output: Path, **changed: Any) -> Tuned:
         "data": files.eval,
         "target": "isaac-rram-128",
         "budget": {"logit_rmse": BUDGET},
-        "cost": "conversions",
+        "objective": "conversions",
         "output": output,
     }
     return api.tune(files.projectors, files.poly, **(options | changed))
@@ -124,8 +124,10 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
 ) -> None:
     """The file compiles, and programs, to the arrays that were counted."""
     files = small_trunk
-    low = {"weight_bits": 8, "activation_bits": 8, "accumulator_bits": 48}
-    found = tune(files, tmp_path / "bits.toml", cost="arrays", score_mapping="in-memory", **low)
+    low: dict[str, Any] = {"weight_bits": 8, "activation_bits": 8, "accumulator_bits": 48}
+    found = tune(
+        files, tmp_path / "bits.toml", objective="arrays", score_mapping="in-memory", **low
+    )
     products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
     assert {"weight_bits": 0} in products.values()
     assert "left out                -\n" in terminal(found.document())
@@ -172,7 +174,18 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
         ({"budget": {"logit_rmse": 1e-9}}, "budget logit_rmse=1e-09: the highest bits give"),
         ({"budget": {"logit_rms": 1.0}}, 'did you mean "logit_rmse"?'),
         ({"budget": {}}, "budget is missing"),
-        ({"target": "ideal", "cost": "conversions"}, "cost conversions: target ideal converts"),
+        (
+            {"target": "ideal", "objective": "conversions"},
+            "objective conversions: target ideal converts nothing; expected objective arrays",
+        ),
+        (
+            {"target": "ideal", "objective": "query_energy=1,arrays=2"},
+            "objective query_energy: target ideal gives no query energy",
+        ),
+        ({"objective": "energy"}, 'objective cost "energy" is not known'),
+        ({"objective": "arrays=-1"}, "objective arrays=-1: a weight is a number above 0"),
+        ({"gallery": 1}, "gallery is 1; expected 2 to 1,000,000,000,000 items"),
+        ({"gallery": 10**12 + 1}, "gallery is 1,000,000,000,001; expected 2 to 1,000,000,000,000"),
         ({"output": Path("bits.json")}, "bits.json: the output is a .toml file"),
     ],
 )

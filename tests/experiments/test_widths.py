@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.objectives import CostName, CostObjective
 from cimtool.experiments.widths import (
     BitAssignment,
-    CostName,
     LayerCosts,
     Search,
     Width,
@@ -28,18 +28,26 @@ def measure(bits: BitAssignment) -> Outcome:
     return Outcome(metrics=dict.fromkeys(("centred_rmse", "logit_rmse"), square**0.5))
 
 
-class MadeUpCosts(LayerCosts):
+class MadeUpCosts(NamedTuple):
     """An array a two bits, as 2-bit cells have it; conversions go with every bit."""
+
+    layers: LayerCosts
+
+    def below(self, width: Width, bits: int) -> tuple[int, ...]:
+        return self.layers.below(width, bits)
 
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         arrays = sum(-(-b // 2) for b in bits.values())
-        return {"arrays": arrays, "conversions": sum(bits.values()), "energy": 0.0}
+        return {"arrays": arrays, "conversions": sum(bits.values())}
+
+    def prices(self, bits: BitAssignment) -> tuple[float, ...]:
+        return CostObjective({"arrays": 1.0}).prices(self.cost(bits))
 
 
-def costs(*products: str) -> LayerCosts:
+def costs(*products: str) -> MadeUpCosts:
     """Of two layers, some of which are products of a score in the memory."""
     start = Configuration.of("ideal", None, {})
-    return MadeUpCosts(start, {}, START, {name: name for name in products})
+    return MadeUpCosts(LayerCosts(start, {}, START, {name: name for name in products}))
 
 
 def silent(line: str) -> None:
@@ -65,7 +73,7 @@ def test_an_offset_of_all_scores_adds_nothing_to_a_probe() -> None:
 
 
 def walked(holds: Callable[[Outcome], bool], *products: str) -> tuple[Search, Any]:
-    search = Search(costs(*products), ("arrays", "conversions"), GAINS, dict(START))
+    search = Search(costs(*products), GAINS, dict(START))
     return search, search.run(measure, holds, silent)
 
 
@@ -98,6 +106,12 @@ def test_what_did_not_hold_alone_is_not_tried_again() -> None:
 
 
 def test_arrays_are_saved_first_where_a_bit_costs_least() -> None:
-    search = Search(costs(), ("arrays", "conversions"), GAINS, dict(START))
+    search = Search(costs(), GAINS, dict(START))
     moves, _ = search.ahead(1)
     assert [(one.width.layer, one.was, one.now) for one in moves] == [("a", 8, 6)]
+
+
+def test_only_widths_with_a_weight_are_lowered() -> None:
+    search = Search(costs(), {Width("b", "weight_bits"): 1.0}, dict(START))
+    search.run(measure, lambda one: True, silent)
+    assert search.bits == {Width("a", "weight_bits"): 8, Width("b", "weight_bits"): 2}

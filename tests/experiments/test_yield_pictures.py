@@ -35,7 +35,13 @@ def swept(made: Callable[..., Outcome]) -> Sweep:
         outcomes.append(replace(made(0.1, **known), dies=(dies,)))
     return Sweep(
         model="m",
-        data={"file": "eval.npz", "texts": 40, "videos": 30, "modalities": ("text", "video")},
+        data={
+            "file": "eval.npz",
+            "texts": 40,
+            "videos": 30,
+            "modalities": ("text", "video"),
+            "gallery": 30,
+        },
         reference="exact",
         baselines={},
         baseline_intervals={},

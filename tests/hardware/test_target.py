@@ -200,8 +200,8 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
         ("[weights]\nbits = 17", "weights.bits = 17: must be an integer from 2 to 16"),
         ("[weights]\nbits = true", "weights.bits = true: must be an integer from 2 to 16"),
         (
-            "[activations]\nfeature_bits = 3",
-            "activations.feature_bits = 3: must be an integer from 4 to 16",
+            "[activations]\nfeature_bits = 1",
+            "activations.feature_bits = 1: must be an integer from 2 to 16",
         ),
         ("[adc]\nbits = 0", 'adc.bits = 0: must be an integer from 1 to 16 or "lossless"'),
         (

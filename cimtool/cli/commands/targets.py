@@ -1,4 +1,4 @@
-"""List, show, check and import hardware targets."""
+"""List, show, check, import and compare hardware targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
 from cimtool.base.toml_files import TomlTable, dotted, toml_text
-from cimtool.cli.group import Command, FilePath, Group
+from cimtool.cli.group import Command, FilePath, LazyGroup, command_files
 from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.figures import Figure
@@ -36,9 +36,9 @@ ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "
 APART = ("name", "title", "operating_points", "figures", "retrievals", "unconfirmed", "unmodelled")
 
 
-@click.group(cls=Group)
+@click.group(cls=LazyGroup, files=command_files(group="targets"))
 def command() -> None:
-    """List, show, check and import hardware targets."""
+    """List, show, check, import and compare hardware targets."""
 
 
 @command.command("list", cls=Command)

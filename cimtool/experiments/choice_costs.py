@@ -1,0 +1,157 @@
+"""The costs of any choice of bits: those of layers, and those of features in a gallery.
+
+A query against a large gallery reads all of its features, so their bits decide its energy. The
+score is compiled once for each pair of bits of `mu` and of the variance, because formats are chosen
+with the program; layers are only placed and priced with other bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.costs.estimate import Estimate
+from cimtool.costs.totals import Quantity
+from cimtool.experiments.objectives import COSTS, CostName, CostObjective
+from cimtool.experiments.widths import (
+    FEATURES,
+    LOWEST_BITS,
+    MU,
+    VARIANCE,
+    BitAssignment,
+    LayerCosts,
+    Width,
+    of_features,
+    of_layers,
+)
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import LEFT_OUT
+
+BitsKey = tuple[tuple[Width, int], ...]
+
+WORTHWHILE = 0.001
+"""A width that can save less than this share errs for nothing, and keeps its bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceCosts:
+    """Costs of bits, and their prices by an `objective`.
+
+    `estimated` gives the cost of a compiled configuration, for features of other bits and for
+    products that are left out. Features stay with a gallery in the arrays, whose products have bits
+    of their own.
+    """
+
+    layers: LayerCosts
+    objective: CostObjective
+    estimated: Callable[[Configuration], Estimate]
+    _estimates: dict[BitsKey, Estimate] = field(default_factory=dict)
+    _known: dict[BitsKey, dict[CostName, float]] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Configuration:
+        """The configuration of the highest bits."""
+        return self.layers.start
+
+    @cached_property
+    def bits(self) -> BitAssignment:
+        """The highest bits of all widths."""
+        settings = self.start.settings
+        if settings.score_mapping != "digital":
+            return self.layers.bits
+        features = {MU: settings.stored_bits("mu"), VARIANCE: settings.stored_bits("s")}
+        return {**self.layers.bits, **features}
+
+    def below(self, width: Width, bits: int) -> tuple[int, ...]:
+        """The bits that a width can be lowered to, most first."""
+        if width in FEATURES:
+            return tuple(range(bits - 1, LOWEST_BITS - 1, -1))
+        return self.layers.below(width, bits)
+
+    def worthwhile(self, width: Width) -> bool:
+        """True if fewer bits of a width can save WORTHWHILE of a price, or more."""
+        before = self.prices(self.bits)
+        for bits in reversed(self.below(width, self.bits[width])):
+            after = self.prices({**self.bits, width: bits})
+            if any(a <= b * (1 - WORTHWHILE) for a, b in zip(after, before, strict=True)):
+                return True
+        return False
+
+    def configured(self, bits: BitAssignment) -> Configuration:
+        """The configuration with these bits."""
+        own = self.layers.configured(of_layers(bits))
+        return replace(own, settings=own.settings.model_copy(update=of_features(bits)))
+
+    def prices(self, bits: BitAssignment) -> tuple[float, ...]:
+        """The prices that the objective lowers, the first of them first."""
+        return self.objective.prices(self.cost(bits))
+
+    def cost(self, bits: BitAssignment) -> dict[CostName, float]:
+        """All costs; NaN for energies and a latency of which a part has no figure."""
+        key = tuple(sorted(bits.items()))
+        if key not in self._known:
+            self._known[key] = self._cost(bits)
+        return self._known[key]
+
+    @property
+    def basis(self) -> str:
+        """The origin of energies; only those of the same basis are compared."""
+        found = self._estimate(self.bits)
+        return "; ".join(dict.fromkeys((found.text.basis, found.video.basis)))
+
+    def check(self) -> None:
+        """Raise CimError if no bits can be lowered, or the target gives no such cost."""
+        if not self.layers.layers:
+            raise CimError("the projectors have no layer, so there are no bits to tune")
+        if self.layers.bits.keys() <= set(self.layers.kept):
+            raise CimError(
+                "all layers keep trained integers, so there are no bits to tune; expected a model "
+                "of real numbers"
+            )
+        costs = self.cost(self.bits)
+        for name in self.objective.weights:
+            lacks = f"gives no {name.replace('_', ' ')}"
+            if math.isnan(costs[name]) or not costs[name]:
+                raise ArgumentError(
+                    "{objective} {}: target {} {}; expected {objective} arrays",
+                    name,
+                    self.start.target.name,
+                    "converts nothing" if name == "conversions" else lacks,
+                )
+
+    def _cost(self, bits: BitAssignment) -> dict[CostName, float]:
+        try:
+            found = self._estimate(bits)
+        except CimError:  # integers that no accumulator holds
+            return dict.fromkeys(COSTS, math.nan)
+        query, score = found.query, found.score
+        assert query is not None
+        assert score is not None
+        encoding = found.text + found.video
+        return {
+            "query_energy": _whole(query.energy_pj),
+            "encoding_energy": _whole(encoding.energy_pj),
+            "latency": _whole(query.latency_ns),
+            "arrays": found.floorplan.arrays,
+            "conversions": encoding.conversions + score.conversions,
+        }
+
+    def _estimate(self, bits: BitAssignment) -> Estimate:
+        """The estimate of a query with these bits; what is not stored has no digital work."""
+        compiled = {
+            width: own for width, own in bits.items() if width in FEATURES or own == LEFT_OUT
+        }
+        key = tuple(compiled.items())
+        if key not in self._estimates:
+            own = self.configured({**self.layers.bits, **compiled})
+            self._estimates[key] = self.estimated(own)
+        places = self.layers.places(of_layers(bits))
+        return self._estimates[key].placed(places, self.configured(bits).settings)
+
+
+def _whole(total: Quantity) -> float:
+    """A total; NaN if it is a lower bound."""
+    return math.nan if total.value is None or total.lower_bound else total.value

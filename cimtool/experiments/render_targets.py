@@ -1,0 +1,246 @@
+"""A comparison of targets for a reader: which keep the budget, the cheapest, a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from cimtool.base.modality_names import way_names
+from cimtool.costs.totals import Quantity
+from cimtool.experiments.budgets import DRIFT, ENERGY, held_text
+from cimtool.experiments.render_sweep import sizes_of
+from cimtool.experiments.target_comparison import WAYS, TargetComparison, TargetRow
+from cimtool.reference.measures import RANKINGS
+from cimtool.report.charts import ParetoPoint, pareto
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence, notes
+from cimtool.report.formats import (
+    ENERGIES,
+    TIMES,
+    Units,
+    counted,
+    four_digits,
+    percent,
+    scaled,
+    unit_of,
+    whole,
+)
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
+
+NOISE_FREE = (
+    "figures are without the noise of devices; a sweep over targets with trials draws dies of "
+    "those that have a noise model"
+)
+
+
+def document(found: TargetComparison) -> Document:
+    """Targets within the budget, the cheapest, all rows, and reasons of those that cannot."""
+    points = found.points
+    reasons = [Note(f"{_named(row)}: {row.reason}") for row in found.rows if row.reason]
+    facts = (
+        ("pairs", f"{sizes_of(points)} of {points.data['file']}"),
+        ("drift is measured against", points.reference),
+        ("a query is priced among", counted(found.gallery, "item")),
+    )
+    return Document(
+        f"{points.model} on {counted(len({row.target for row in found.rows}), 'target')}",
+        (
+            *points.remarks.blocks(list(summary(found))),
+            target_table(found).named("targets"),
+            *([Section("Cannot", tuple(reasons))] if reasons else []),
+            *pictures(found),
+            *notes(_notes(found)),
+            FactList(facts, "detail"),
+        ),
+        found.to_json,
+    )
+
+
+def summary(found: TargetComparison) -> Iterator[Sentence]:
+    """Sentences on the targets within the budget, and on the cheapest, in each way of a gallery."""
+    held = held_text(found.budget.limits)
+    names = list(dict.fromkeys(row.target for row in found.within))
+    every = len(dict.fromkeys(row.target for row in found.rows))
+    if not names:
+        yield Sentence(f"No target of {every} keeps {held}.", "verdict", "bad")
+        return
+    priced = [row for row in found.within if row.priced]
+    said = f"{len(names)} of {counted(every, 'target')} keep{'s' * (len(names) == 1)} {held}"
+    if not priced:
+        yield Sentence(f"{said}; the energy of none is known.", "verdict")
+        return
+    best = priced[0]
+    yield Sentence(
+        f"{said}; a query among {found.gallery:,} items takes least on {_named(best)}: "
+        f"{_energy(best).full_text(ENERGIES)}, latency {_latency(best).text(TIMES)}, "
+        f"{_needs(best)}.",
+        "verdict",
+        "good",
+    )
+    other = next((row for row in priced if row.way != best.way), None)
+    if other is not None:
+        times = _energy(other).value or 0.0
+        times /= _energy(best).value or 1.0
+        yield Sentence(
+            f"With the gallery {WAYS.get(other.way, other.way)} the least is "
+            f"{_energy(other).text(ENERGIES)} on {other.target}, {times:,.1f} times as much, "
+            f"{_needs(other)}."
+        )
+    if not best.surely:
+        yield Sentence(
+            f"{_named(best)} may miss the budget on other queries: its interval over these reaches "
+            "beyond; more queries narrow it."
+        )
+
+
+def _named(row: TargetRow) -> str:
+    return f"{row.target}, {WAYS.get(row.way, row.way)}" if row.way else row.target
+
+
+def _needs(row: TargetRow) -> str:
+    chips = row.outcome.cost["chips"]
+    arrays = counted(row.outcome.cost["arrays"], "array")
+    return arrays if chips is None else f"{arrays} on {counted(chips, 'chip')}"
+
+
+def _energy(row: TargetRow) -> Quantity:
+    cost = row.outcome.cost
+    missing = (cost["energy_missing"],) if cost["energy_missing"] else ()
+    return Quantity(cost[ENERGY], missing, cost["energy_low_pj"], cost["energy_high_pj"])
+
+
+def _latency(row: TargetRow) -> Quantity:
+    cost = row.outcome.cost
+    missing = cost["latency_missing"]
+    return Quantity(cost["latency_ns"], (missing,) if missing else ())
+
+
+def _encoding(row: TargetRow) -> Quantity:
+    cost = row.outcome.cost
+    missing = cost["encoding_energy_missing"]
+    return Quantity(cost["encoding_energy_pj"], (missing,) if missing else ())
+
+
+def target_table(found: TargetComparison) -> Table:
+    """All rows: within the budget by energy, then those without a price, over it, that cannot."""
+    points = found.points
+    lead = next(one for one in RANKINGS if one.name == "r1")
+    ways = way_names(points.data["modalities"])
+    best = next((row for row in found.rows if row.kept and row.priced), None)
+    more = partial(Column, essential=False)
+
+    def cost(name: str) -> Callable[[TargetRow], Content]:
+        return lambda row: row.outcome.cost.get(name)
+
+    def measured(name: str) -> Callable[[TargetRow], Content]:
+        return lambda row: row.outcome.cell(name, percent)
+
+    def amount(of: Callable[[TargetRow], Quantity], units: Units) -> Callable[[TargetRow], Content]:
+        return lambda row: None if row.reason else of(row).cell(units)
+
+    def sampled(row: TargetRow) -> Content:
+        worth = row.outcome.worth
+        known = None if worth is None else worth.sampled
+        return None if known is None else interval_cell(known.centred, "{:,.0f}".format)
+
+    def raw(row: TargetRow) -> Content:
+        times = row.outcome.times_raw
+        return None if times is None else interval_cell(times.times, "{:.2g}".format)
+
+    within = "yes: the interval keeps it too; value: its value alone does"
+    energy = f"of one query among {found.gallery:,} items; > is a lower bound: parts have no price"
+    columns: tuple[tuple[Column, Callable[[TargetRow], Content]], ...] = (
+        (Column("target"), lambda row: row.target),
+        (Column("gallery", help="scored digitally, or stored in arrays"), _way),
+        (Column("within\nbudget", help=within), _state),
+        (Column("query", help=energy), amount(_energy, ENERGIES)),
+        (Column("latency", help="of the same query"), amount(_latency, TIMES)),
+        (Column("arrays", whole), cost("arrays")),
+        (more("chips", whole, "- if their size is not known"), cost("chips")),
+        *(
+            (
+                more(f"R@1, %\n{said}", percent, f"{lead.help}; 95% interval"),
+                measured(lead.keys[way]),
+            )
+            for way, said in ways.items()
+        ),
+        *(
+            (
+                Column(name, four_digits, "95% interval over queries"),
+                lambda row, name=name: row.outcome.cell(name, four_digits),
+            )
+            for name in dict.fromkeys((*found.budget.limits, DRIFT))
+        ),
+        (more("as Monte\nCarlo, K", whole, "K of the same centred error"), sampled),
+        (Column("encoding", help="energy of a text and a video"), amount(_encoding, ENERGIES)),
+        (more("times\nraw rows", help="energy of int8 rows in digital"), raw),
+    )
+    title = f"{points.model}, a query among {found.gallery:,} items"
+    return item_table(title, found.rows, columns, lambda row: "result" if row is best else "")
+
+
+def _way(row: TargetRow) -> Content:
+    return WAYS.get(row.way, row.way)
+
+
+def _state(row: TargetRow) -> Content:
+    if row.reason:
+        return Cell("cannot", None, style="bad")
+    if not row.kept:
+        return Cell("over", None, style="bad")
+    return Cell("yes", None, style="good") if row.surely else "value"
+
+
+def _notes(found: TargetComparison) -> Iterator[str]:
+    unpriced = [_named(row) for row in found.within if not row.priced]
+    if unpriced:
+        yield f"not ranked by energy, of which parts have no price: {'; '.join(unpriced)}"
+    done = [row for row in found.rows if not row.reason]
+    bases = dict.fromkeys(row.outcome.cost["energy_basis"] for row in done)
+    if len(bases) > 1:
+        yield (
+            "energies of arrays and converters rest on the targets' own figures or on reference "
+            "prices: "
+            + "; ".join(
+                f"{basis or 'none'}: "
+                + ", ".join(
+                    dict.fromkeys(
+                        row.target for row in done if row.outcome.cost["energy_basis"] == basis
+                    )
+                )
+                for basis in bases
+            )
+        )
+    yield NOISE_FREE
+    yield from found.points.remarks.notes
+
+
+def pictures(found: TargetComparison) -> Iterator[Picture]:
+    """The centred error against the energy of a query, of rows that have both."""
+    drawn = [row for row in found.rows if row.priced and DRIFT in row.outcome.metrics]
+    if len(drawn) < 2:
+        return
+    size, unit = unit_of(max(row.outcome.cost[ENERGY] for row in drawn), ENERGIES)
+
+    def place(row: TargetRow) -> tuple[float, float]:
+        return row.outcome.cost[ENERGY], row.outcome.metrics[DRIFT]
+
+    def best(row: TargetRow) -> bool:
+        x, y = place(row)
+        others = (place(other) for other in drawn)
+        return not any(a <= x and b <= y and (a, b) != (x, y) for a, b in others)
+
+    candidates = [
+        ParetoPoint(
+            _named(row), place(row)[0] / size, place(row)[1], best(row),
+            scaled(place(row)[0], ENERGIES),
+        )
+        for row in drawn
+    ]  # fmt: skip
+    label = f"centred logit RMSE against the energy of a query of {len(drawn)} targets and ways"
+    picture = pareto(
+        candidates, f"energy per query ({unit})", "centred logit RMSE", label, log_y=True
+    )
+    said = (
+        "Noise-free centred logit RMSE against the energy of a query; both are better when lower."
+    )
+    yield Picture("targets", picture, said)

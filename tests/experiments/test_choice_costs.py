@@ -1,0 +1,96 @@
+"""Costs of a choice of bits: those that `cost` gives for the compiled bundle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool import api
+from cimtool.base.progress import silent
+from cimtool.base.toml_files import toml_text
+from cimtool.demo.data import DemoFiles
+from cimtool.experiments.choice_costs import ChoiceCosts
+from cimtool.experiments.compiled import PointEvaluator
+from cimtool.experiments.objectives import CostObjective
+from cimtool.experiments.points import COMPILED, with_layers
+from cimtool.experiments.references import kept_references, reference_name
+from cimtool.experiments.widths import (
+    MU,
+    VARIANCE,
+    LayerCosts,
+    Width,
+    by_layer,
+    of_features,
+    of_layers,
+)
+from cimtool.hardware.configuration import Configuration
+from cimtool.loading.embeddings import read_data
+from cimtool.loading.source import ModelSource
+from cimtool.verification.ranked_data import ranked_data
+
+ITEMS = 100_000
+
+
+def costs_of(files: DemoFiles, target: str = "isaac-rram-128", **settings: Any) -> ChoiceCosts:
+    source = ModelSource(files.projectors, files.poly).for_rows(files.calibration)
+    model = source.load(silent)
+    rows, data = read_data(files.calibration, model), ranked_data(model, files.eval, None, None)
+    known = kept_references(None, [model], data, silent, reference_name(model), 10)
+    evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None, ITEMS)
+    build = Configuration.of(target, None, settings)
+    first = evaluator.estimated(build)
+    layers = LayerCosts.of(first.program, build, (), first.gallery)
+    return ChoiceCosts(layers, CostObjective.of("query_energy"), evaluator.estimated)
+
+
+@pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22"])
+def test_they_are_those_of_the_compiled_bundle(
+    target: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """Features of other bits, and on ISAAC a layer, whose digital work changes a little too."""
+    files, costs = small_trunk, costs_of(small_trunk, target)
+    bits = {**costs.bits, MU: 5, VARIANCE: 3}
+    if target == "isaac-rram-128":
+        bits[Width("text.fc1", "weight_bits")] = 4
+    settings = tmp_path / "bits.toml"
+    settings.write_text(toml_text(with_layers(of_features(bits), by_layer(of_layers(bits)))))
+    built = api.compile(
+        files.projectors, files.poly, calibration=files.calibration, target=target,
+        settings=settings, drift="given", output=tmp_path / "bundle",
+    )  # fmt: skip
+    found, own = api.cost(built.folder, gallery=ITEMS), costs.cost(bits)
+    assert found.query is not None
+    assert own["arrays"] == found.floorplan.arrays
+    assert own["conversions"] == found.text.conversions + found.video.conversions
+    encoding = found.text.energy_pj.value + found.video.energy_pj.value  # type: ignore[operator]
+    assert own["encoding_energy"] == pytest.approx(encoding, rel=5e-3)
+    assert own["query_energy"] == pytest.approx(found.query.energy_pj.value, rel=1e-5)
+    assert own["latency"] == pytest.approx(found.query.latency_ns.value, rel=1e-3)
+
+
+def test_bits_of_features_decide_a_query_and_no_encoding(small_trunk: DemoFiles) -> None:
+    costs = costs_of(small_trunk)
+    few = {**costs.bits, MU: 4, VARIANCE: 4}
+    before, after = costs.cost(costs.bits), costs.cost(few)
+    assert after["query_energy"] < 0.65 * before["query_energy"]
+    assert after["encoding_energy"] == pytest.approx(before["encoding_energy"], rel=0.02)
+    assert after["arrays"] == before["arrays"]
+    assert (costs.worthwhile(MU), costs.worthwhile(VARIANCE)) == (True, True)
+    assert not any(map(costs.worthwhile, costs.layers.bits))
+    of_arrays = replace(costs, objective=CostObjective.of("arrays"))
+    assert (of_arrays.worthwhile(MU), of_arrays.worthwhile(VARIANCE)) == (False, False)
+    assert of_arrays.worthwhile(Width("text.fc1", "weight_bits"))
+
+
+def test_a_gallery_in_the_arrays_has_bits_of_its_own(small_trunk: DemoFiles) -> None:
+    """With products left out, the cost is that of the products that stay."""
+    costs = costs_of(small_trunk, score_mapping="in-memory", accumulator_bits=48)
+    assert MU not in costs.bits
+    product = Width("score.s.mu2", "weight_bits")
+    bits = {**costs.bits, product: 0}
+    before, after = costs.cost(costs.bits), costs.cost(bits)
+    assert after["arrays"] < before["arrays"]
+    assert after["query_energy"] < before["query_energy"]
