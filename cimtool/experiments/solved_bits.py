@@ -6,7 +6,8 @@ alone in integers, predicts the error of all bits near its own. The programme ch
 the bits of weights and of inputs, and for features those of mu and of the variance: the least error
 at no more cost, or the least cost within an error. HiGHS solves it. The choice is compiled and
 measured, which corrects the prediction, until it stays. Half of the calibration rows choose; the
-others measure what was chosen, and must keep a goal too.
+others measure what was chosen, and must keep a goal too. Weights that are rounded for calibration
+rows (GPTQ) err less on these than on others, so then a half rounds, and quarters choose and measure.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from cimtool.experiments.drift_goals import (
     Limit,
     check_pairs,
     criterion_of,
-    halves_of,
     has_exact,
     kept,
+    parts_of,
     worst,
 )
 from cimtool.experiments.widths import COST_NAMES, BitAssignment, LayerCosts, Width
@@ -110,10 +111,15 @@ def solve_bits(
         )
     check_pairs(data, goal)
     rows = calibration_rows(data, [])
-    halves = tuple(Half.of(model, half, goal.samples) for half in halves_of(data, rows, goal))
-    criterion = criterion_of(goal, data, halves)
+    rounded_for_rows = start.settings.weight_rounding == "gptq"
+    parts = parts_of(data, rows, goal, held_out=rounded_for_rows)
+    halves = [Half.of(model, part, goal.samples) for part in (parts.choosing, parts.others)]
+    criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
-    search = BitSolver(model, start, halves, criterion, job)
+    trial = replace(
+        job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None
+    )
+    search = BitSolver(model, start, halves, criterion, (trial, job))
     search.run(say)
     found = search.found()
     if found is None:
@@ -130,8 +136,9 @@ class BitSolver:
 
     `rounds` has the given bits first. A criterion is to be kept at the least cost, or the least
     error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
-    the others, of all rows of the `job`. A limit is to be kept by the model that is compiled from
-    the rows that choose, and by the one from all: what clips, and what is rounded how, differs.
+    the others. The first of `jobs` compiles the model that is measured, from rows that choose or
+    others still; the second has all rows. A limit is to be kept by both models: what clips, and
+    what is rounded how, differs.
     """
 
     def __init__(
@@ -140,14 +147,15 @@ class BitSolver:
         start: Configuration,
         halves: Sequence[Half],
         criterion: Criterion,
-        job: Job,
+        jobs: tuple[Job, Job],
     ):
-        self.model, self.start, self.halves, self.job = model, start, halves, job
+        self.model, self.start, self.halves = model, start, halves
+        self.trial, self.job = jobs
         self.rows, self.criterion = halves[0], criterion
         self.limit = criterion if isinstance(criterion, Limit) else None
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
-        stages = self._compiled_by_half(start)
+        stages = self._compiled(start, self.trial)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
         self.layers = LayerCosts.of(stages[-1].program, start, widths)
@@ -171,7 +179,7 @@ class BitSolver:
                 return
             own = self.configured(bits)
             try:
-                stages = self._compiled_by_half(own)
+                stages = self._compiled(own, self.trial)
                 self.rounds.append(self._measured(bits, own, stages))
             except CimError:  # integers that no accumulator holds
                 return
@@ -271,11 +279,6 @@ class BitSolver:
 
     def _compiled(self, own: Configuration, job: Job) -> Sequence[Stage]:
         return compile_program(self.model.program, replace(job, settings=own.settings), silent)
-
-    def _compiled_by_half(self, own: Configuration) -> Sequence[Stage]:
-        """The model compiled on the rows that choose."""
-        half = replace(self.job, text=self.rows.text, video=self.rows.video, text_to_video=None)
-        return self._compiled(own, half)
 
     def _measured(
         self, bits: BitAssignment, own: Configuration, stages: Sequence[Stage]

@@ -112,12 +112,18 @@ def backwards(
     `values` are those of all nodes and inputs of the graph.
     """
     waiting, found = dict(starts), {}
+    behind = set(of)  # values of `of`, and all that depend on them
+    for node in graph.nodes:
+        if not behind.isdisjoint(node.inputs):
+            behind.add(node.name)
     for node in reversed(graph.nodes):
         gradient = waiting.pop(node.name, None)
         if gradient is None:
             continue
         if node.name in of:
             found[node.name] = gradient
+        if behind.isdisjoint(node.inputs):
+            continue
         inputs = [values[name] for name in node.inputs]
         of_inputs = GRADIENTS.of(node.op)(node.op, inputs, gradient)
         for name, of_input in zip(node.inputs, of_inputs, strict=True):

@@ -51,7 +51,7 @@ def search(small_trunk: DemoFiles) -> BitSolver:
     rows = Half.of(model, data)
     start = Configuration.of(TARGET, None, {})
     job = Job(start.settings, rows.text, rows.video, silent, data.file)
-    found = BitSolver(model, start, (rows, rows), LeastError(), job)
+    found = BitSolver(model, start, (rows, rows), LeastError(), (job, job))
     found.run(silent)
     return found
 
@@ -183,7 +183,7 @@ def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolve
     text, video = (rows * np.float32(factor) for rows in (search.job.text, search.job.video))
     job = replace(search.job, text=text, video=video)
     criterion = ErrorWithin("logit_rmse", limit)
-    return BitSolver(search.model, search.start, search.halves, criterion, job)
+    return BitSolver(search.model, search.start, search.halves, criterion, (search.trial, job))
 
 
 def test_a_limit_holds_for_the_model_that_all_rows_make(search: BitSolver) -> None:
@@ -290,7 +290,8 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
 
 
 def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
-    only = BitSolver(search.model, search.start, search.halves, LeastError(), search.job)
+    jobs = search.trial, search.job
+    only = BitSolver(search.model, search.start, search.halves, LeastError(), jobs)
     found = only.found()
     assert found is only.given
     assert only.configured(found.bits) is search.start
