@@ -7,7 +7,7 @@ the bits of weights and of inputs, and for features those of mu and of the varia
 at no more cost, or the least cost within an error. HiGHS solves it. The choice is compiled and
 measured, which corrects the prediction, until it stays. Half of the calibration rows choose; the
 others measure what was chosen, and must keep a goal too. Weights that are rounded for calibration
-rows (GPTQ) err less on these than on others, so then a half rounds, and quarters choose and measure.
+rows (GPTQ) err less on these than on others: then a half rounds, and quarters choose and measure.
 """
 
 from __future__ import annotations
@@ -116,9 +116,7 @@ def solve_bits(
     halves = [Half.of(model, part, goal.samples) for part in (parts.choosing, parts.others)]
     criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
-    trial = replace(
-        job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None
-    )
+    trial = replace(job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None)
     search = BitSolver(model, start, halves, criterion, (trial, job))
     search.run(say)
     found = search.found()

@@ -189,12 +189,13 @@ class Rounder:
     ) -> FloatArray:
         """The share [N] of its range with which each column alone errs least."""
         units, (order, pivots) = np.ones(target.shape[1]), (self.inputs.order, self.inputs.pivots)
-        size, full_range = np.abs(target)[order], math.fsum(pivots) / 12
+        size = np.abs(target)[order]
+        most = math.fsum(pivots) / 4  # in the full range a number errs by half a step at most
 
         def may_win(share: float) -> IntArray:
-            """The columns whose clipped weights alone err less than all in the full range."""
+            """The columns whose clipped weights alone may err less than all in the full range."""
             over = np.maximum(size - grid.limit * np.maximum(share, least), 0)
-            return np.flatnonzero((pivots @ np.square(over) < full_range) & (least < 1))
+            return np.flatnonzero((pivots @ np.square(over) < most) & (least < 1))
 
         def errors(columns: IntArray, tried: FloatArray) -> FloatArray:
             wanted = target[np.ix_(order, columns)] / tried

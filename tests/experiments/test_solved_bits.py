@@ -289,6 +289,52 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
         prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
 
 
+def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the rows rounds weights; of the others each quarter has its part."""
+    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
+    jobs: list[Job] = []
+
+    def noted(program: Program, job: Job, say: Say) -> Any:
+        jobs.append(job)
+        return compile_program(program, job, say)
+
+    monkeypatch.setattr(solved_bits, "compile_program", noted)
+    with np.load(small_trunk.calibration) as held:
+        count = len(held["text"])
+        text = held["text"]
+        np.savez(tmp_path / "few.npz", text=text[:63], video=held["video"][:63])
+    found = prepared(small_trunk, "least", weight_rounding="gptq")
+    (trial,) = jobs
+    np.testing.assert_array_equal(trial.text, text[::2])
+    assert any(f" on {count // 4} x {count // 4} pairs " in one for one in found.notes)
+    with pytest.raises(CimError, match="a quarter of them chooses the bits; expected at least 64"):
+        prepared(small_trunk, "least", weight_rounding="gptq", calibration=tmp_path / "few.npz")
+
+
+def test_weights_err_more_on_rows_that_did_not_round_them(search: BitSolver) -> None:
+    """The rows that rounded tell too little of the weights, and nothing wrong of the inputs."""
+    settings = search.start.settings.model_copy(update={"weight_rounding": "gptq"})
+    start, rows = replace(search.start, settings=settings), search.rows
+    seen, unseen = (replace(rows, text=rows.text[k::2], video=rows.video[k::2]) for k in (0, 1))
+    job = replace(search.job, text=seen.text, video=seen.video)
+    growth = {}
+    for key in ("weight_bits", "activation_bits"):
+        sums = [
+            sum(
+                square
+                for width, square in BitSolver(
+                    search.model, start, (part, part), LeastError(), (job, job)
+                ).given.squares.items()
+                if width.key == key
+            )
+            for part in (seen, unseen)
+        ]
+        growth[key] = sums[1] / sums[0]
+    assert growth["weight_bits"] > 1.25 * growth["activation_bits"]
+
+
 def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
     jobs = search.trial, search.job
     only = BitSolver(search.model, search.start, search.halves, LeastError(), jobs)
