@@ -16,6 +16,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -38,13 +40,16 @@ from cimtool.experiments.drift_goals import (
 )
 from cimtool.experiments.widths import COST_NAMES, BitAssignment, LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.passes.base import HALF_ROWS, Job
+from cimtool.passes.gradients import LayerGradients, logit_gradients
 from cimtool.passes.lower import LowerPass
-from cimtool.passes.pipeline import Stage, compile_program, stage_of
+from cimtool.passes.pipeline import Stage, passes_for, run_passes, stage_of
+from cimtool.passes.quantize import QuantizePass
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.report.formats import four_digits
 from cimtool.verification.sensitivity import errors_alone
@@ -129,6 +134,33 @@ BitPair = tuple[int, int]
 """Bits of the two widths of a layer, or of the features."""
 
 
+class EachRound:
+    """A model as each round compiles it, from the rows of a `job`.
+
+    Bits change neither the model in real numbers nor the gradients of its logits, which GPTQ reads.
+    """
+
+    def __init__(self, program: Program, job: Job):
+        self.program, self.job = program, job
+
+    def compiled(self, settings: Settings) -> Sequence[Stage]:
+        """The stages with the bits of some settings."""
+        passes = [
+            replace(step, gradients=self._gradients) if isinstance(step, QuantizePass) else step
+            for step in passes_for(settings)
+        ]
+        return run_passes(passes, self.program, replace(self.job, settings=settings), silent)
+
+    @cached_property
+    def _gradients(self) -> Mapping[str, LayerGradients] | None:
+        if self.job.settings.weight_rounding != "gptq":
+            return None
+        passes = passes_for(self.job.settings)
+        before = takewhile(lambda step: not isinstance(step, QuantizePass), passes)
+        stages = run_passes([*before], self.program, self.job, silent)
+        return logit_gradients(stages[-1].program, self.job)
+
+
 class BitSolver:
     """Rounds of solving, compiling and measuring.
 
@@ -148,12 +180,12 @@ class BitSolver:
         jobs: tuple[Job, Job],
     ):
         self.model, self.start, self.halves = model, start, halves
-        self.trial, self.job = jobs
+        self.trial, self.whole = (EachRound(model.program, job) for job in jobs)
         self.rows, self.criterion = halves[0], criterion
         self.limit = criterion if isinstance(criterion, Limit) else None
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
-        stages = self._compiled(start, self.trial)
+        stages = self.trial.compiled(start.settings)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
         self.layers = LayerCosts.of(stages[-1].program, start, widths)
@@ -177,7 +209,7 @@ class BitSolver:
                 return
             own = self.configured(bits)
             try:
-                stages = self._compiled(own, self.trial)
+                stages = self.trial.compiled(own.settings)
                 self.rounds.append(self._measured(bits, own, stages))
             except CimError:  # integers that no accumulator holds
                 return
@@ -275,9 +307,6 @@ class BitSolver:
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
 
-    def _compiled(self, own: Configuration, job: Job) -> Sequence[Stage]:
-        return compile_program(self.model.program, replace(job, settings=own.settings), silent)
-
     def _measured(
         self, bits: BitAssignment, own: Configuration, stages: Sequence[Stage]
     ) -> CompiledBits:
@@ -289,7 +318,7 @@ class BitSolver:
         program = stages[-1].program
         errors: tuple[GoalError, ...] = ()
         if self.limit is not None:
-            programs = [program, self._compiled(own, self.job)[-1].program]
+            programs = [program, self.whole.compiled(own.settings)[-1].program]
             errors = tuple(self._worst(rows, programs) for rows in self.halves)
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -32,6 +33,7 @@ from cimtool.ir.arithmetic import (
 from cimtool.ir.backends import GRADIENTS
 from cimtool.ir.program import Graph, Program, as_inputs, features_of
 from cimtool.passes.base import Job, room_for
+from cimtool.passes.moments import Factors, SecondMoments
 from cimtool.simulation.simulator import Runner
 
 ROWS = 512
@@ -55,6 +57,11 @@ class LayerGradients:
 
     drawn: Array
     mean: FloatArray
+
+    @cached_property
+    def factors(self) -> Factors:
+        """The factors of the second moments of those drawn, the same however often they round."""
+        return SecondMoments.of(self.drawn, centred=False).factors()
 
 
 def logit_gradients(program: Program, job: Job) -> dict[str, LayerGradients]:

@@ -168,16 +168,11 @@ class Rounder:
     def of(cls, rows: LayerRows, halves: tuple[Evidence, Evidence] | None) -> Rounder:
         """Rounds for all rows, of which both halves may be known."""
         if halves is None:
-            inputs = SecondMoments.of(rows.inputs, rows.centred).factors()
-            if rows.gradients is None:
-                return cls(inputs, None)
-            return cls(inputs, SecondMoments.of(rows.gradients.drawn, centred=False).factors())
-        one, other = halves
-        inputs = one.inputs.with_rows_of(other.inputs, rows.inputs).factors()
-        if rows.gradients is None or one.outputs is None or other.outputs is None:
-            return cls(inputs, None)
-        outputs = one.outputs.with_rows_of(other.outputs, rows.gradients.drawn)
-        return cls(inputs, outputs.factors())
+            inputs = SecondMoments.of(rows.inputs, rows.centred)
+        else:
+            one, other = halves
+            inputs = one.inputs.with_rows_of(other.inputs, rows.inputs)
+        return cls(inputs.factors(), None if rows.gradients is None else rows.gradients.factors)
 
     @classmethod
     def of_half(cls, half: Evidence) -> Rounder:
