@@ -1,6 +1,7 @@
 """Goals of `compile --drift` on rows that compile never saw, on random splits of the rows.
 
     python benchmarks/drift_goals.py --demo demo-cache/HASH --pairs PAIRS.npz [--splits 20]
+        [--weight-rounding gptq]
 
 `--demo` may repeat: the demo's model, and the rows that evaluate it. `--pairs` are aligned rows of
 two encoders (`text`, `image`), whose model is two linear layers a side, by canonical correlation of
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,7 @@ def main() -> int:
     options.add_argument("--pairs", type=Path, metavar="FILE", help="text, image")
     options.add_argument("--splits", type=int, default=SPLITS)
     options.add_argument("--goal", action="append", metavar="GOAL", help="in place of its own")
+    options.add_argument("--weight-rounding", default="nearest", metavar="WAY")
     given = options.parse_args()
     use_threads()
     rows = []
@@ -155,6 +157,7 @@ def main() -> int:
         if given.pairs is not None:
             cases.append(pairs_case(given.pairs, Path(name), given.goal or GOALS["pairs"]))
         for case in cases:
+            case = replace(case, options={**case.options, "weight_rounding": given.weight_rounding})
             model = case.model()
             for text in case.goals:
                 tried = [

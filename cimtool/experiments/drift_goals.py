@@ -122,28 +122,62 @@ def _square_errors(
     return found
 
 
-def halves_of(data: Embeddings, rows: tuple[Array, Array], goal: DriftGoal) -> Iterator[Embeddings]:
-    """Of the `rows` that calibrate every second video with its texts, and the others.
+PARTS = {True: (4, "a quarter"), False: (2, "half")}
+"""Calibration rows as multiples of those that choose, and the share in words, by `held_out`."""
 
-    Where pairs are unknown, every second row. Both know their right videos only if the goal is a
-    loss of ranks. CimError for too few rows.
+
+@dataclass(frozen=True)
+class RowParts:
+    """Calibration rows that compile a model to measure, that choose its bits, and the `others`."""
+
+    compiling: Embeddings
+    choosing: Embeddings
+    others: Embeddings
+
+
+def parts_of(
+    data: Embeddings, rows: tuple[Array, Array], goal: DriftGoal, held_out: bool
+) -> RowParts:
+    """Every second video with its texts of the `rows` that calibrate, and the others.
+
+    Where pairs are unknown, every second row. The first half compiles and chooses. With `held_out`
+    it only compiles, and halves of the second half choose and are the others: weights that were
+    rounded for some rows err less on these than on others. Choosing rows and others know their
+    right videos only if the goal is a loss of ranks. CimError for too few rows.
     """
     text, video = rows
+    right = None if data.text_to_video is None else data.text_to_video[: len(text)]
+    first, second = _halves(replace(data, text=text, video=video, text_to_video=right))
+    choosing, others = _halves(second) if held_out else (first, second)
+    choosing, others = (_for_goal(part, goal) for part in (choosing, others))
+    if min(len(rows) for part in (choosing, others) for rows in (part.text, part.video)) < (
+        LEAST_HALF
+    ):
+        parts, share = PARTS[held_out]
+        texts, videos = item_names(data.called)
+        raise ArgumentError(
+            "{drift} {}: {} has {:,} {} and {:,} {} that calibrate, and {} of them "
+            "chooses the bits; expected at least {} of each",
+            goal.text, data.file, len(text), texts, len(video), videos, share, parts * LEAST_HALF,
+        )  # fmt: skip
+    return RowParts(first if held_out else choosing, choosing, others)
+
+
+def _halves(data: Embeddings) -> Iterator[Embeddings]:
+    """Every second video with its texts, and the others."""
     right = data.text_to_video
-    for of_text, of_video in half_rows(len(text), len(video), right):
-        part = replace(data, text=text[of_text], video=video[of_video], text_to_video=None)
-        if goal.metric == RANK_LOSS and right is not None:
-            own = right[of_text] // 2
-            shown = own < min(RANKED_ROWS, len(part.video))
-            part = replace(part, text=part.text[shown], text_to_video=own[shown])
-        if min(len(part.text), len(part.video)) < LEAST_HALF:
-            texts, videos = item_names(data.called)
-            raise ArgumentError(
-                "{drift} {}: {} has {:,} {} and {:,} {} that calibrate, and one half of them "
-                "chooses the bits; expected at least {} of each",
-                goal.text, data.file, len(text), texts, len(video), videos, 2 * LEAST_HALF,
-            )  # fmt: skip
-        yield part
+    for of_text, of_video in half_rows(len(data.text), len(data.video), right):
+        own = None if right is None else right[of_text] // 2
+        yield replace(data, text=data.text[of_text], video=data.video[of_video], text_to_video=own)
+
+
+def _for_goal(part: Embeddings, goal: DriftGoal) -> Embeddings:
+    """The rows of a part that are scored, which know their right videos only for ranks."""
+    own = part.text_to_video
+    if goal.metric != RANK_LOSS or own is None:
+        return replace(part, text_to_video=None)
+    shown = own < min(RANKED_ROWS, len(part.video))
+    return replace(part, text=part.text[shown], text_to_video=own[shown])
 
 
 @dataclass(frozen=True)
@@ -273,8 +307,13 @@ class LossWithin(Limit):
         return most**2 * square
 
 
-def criterion_of(goal: DriftGoal, data: Embeddings, halves: Sequence[Half]) -> Criterion:
-    """The measure of a goal on calibration rows; CimError for a loss that they cannot show."""
+def criterion_of(
+    goal: DriftGoal, data: Embeddings, halves: Sequence[Half], held_out: bool = False
+) -> Criterion:
+    """The measure of a goal on calibration rows; CimError for a loss that they cannot show.
+
+    `held_out` is that of `parts_of`.
+    """
     if goal.metric is None:
         return LeastError()
     if goal.metric != RANK_LOSS:
@@ -283,12 +322,13 @@ def criterion_of(goal: DriftGoal, data: Embeddings, halves: Sequence[Half]) -> C
         queries = _queries_of(rows)
         hidden = counted_share(0, queries).high
         if hidden > goal.limit:
-            needed = 2 * math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-goal.limit))
-            more = f", or at least {needed:,} calibration pairs" * (needed <= 2 * RANKED_ROWS)
+            parts, share = PARTS[held_out]
+            needed = parts * math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-goal.limit))
+            more = f", or at least {needed:,} calibration pairs" * (needed <= parts * RANKED_ROWS)
             raise ArgumentError(
-                "{drift} {}: a loss of {} may hide from {:,} pairs, half of those of {}; expected "
+                "{drift} {}: a loss of {} may hide from {:,} pairs, {} of those of {}; expected "
                 "a larger loss{}",
-                goal.text, four_digits(hidden), queries, data.file, more,
+                goal.text, four_digits(hidden), queries, share, data.file, more,
             )  # fmt: skip
     return LossWithin(goal.limit)
 

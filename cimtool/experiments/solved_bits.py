@@ -6,7 +6,8 @@ alone in integers, predicts the error of all bits near its own. The programme ch
 the bits of weights and of inputs, and for features those of mu and of the variance: the least error
 at no more cost, or the least cost within an error. HiGHS solves it. The choice is compiled and
 measured, which corrects the prediction, until it stays. Half of the calibration rows choose; the
-others measure what was chosen, and must keep a goal too.
+others measure what was chosen, and must keep a goal too. Weights that are rounded for calibration
+rows (GPTQ) err less on these than on others: then a half rounds, and quarters choose and measure.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -30,9 +33,9 @@ from cimtool.experiments.drift_goals import (
     Limit,
     check_pairs,
     criterion_of,
-    halves_of,
     has_exact,
     kept,
+    parts_of,
     worst,
 )
 from cimtool.experiments.widths import (
@@ -45,13 +48,16 @@ from cimtool.experiments.widths import (
     of_layers,
 )
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.passes.base import HALF_ROWS, Job
+from cimtool.passes.gradients import LayerGradients, logit_gradients
 from cimtool.passes.lower import LowerPass
-from cimtool.passes.pipeline import Stage, compile_program, stage_of
+from cimtool.passes.pipeline import Stage, passes_for, run_passes, stage_of
+from cimtool.passes.quantize import QuantizePass
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.report.formats import four_digits
 from cimtool.verification.sensitivity import errors_alone
@@ -117,10 +123,13 @@ def solve_bits(
         )
     check_pairs(data, goal)
     rows = calibration_rows(data, [])
-    halves = tuple(Half.of(model, half, goal.samples) for half in halves_of(data, rows, goal))
-    criterion = criterion_of(goal, data, halves)
+    rounded_for_rows = start.settings.weight_rounding == "gptq"
+    parts = parts_of(data, rows, goal, held_out=rounded_for_rows)
+    halves = [Half.of(model, part, goal.samples) for part in (parts.choosing, parts.others)]
+    criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
-    search = BitSolver(model, start, halves, criterion, job)
+    trial = replace(job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None)
+    search = BitSolver(model, start, halves, criterion, (trial, job))
     search.run(say)
     found = search.found()
     if found is None:
@@ -132,13 +141,41 @@ BitPair = tuple[int, int]
 """Bits of the two widths of a layer, or of the features."""
 
 
+class EachRound:
+    """A model as each round compiles it, from the rows of a `job`.
+
+    Bits change neither the model in real numbers nor the gradients of its logits, which GPTQ reads.
+    """
+
+    def __init__(self, program: Program, job: Job):
+        self.program, self.job = program, job
+
+    def compiled(self, settings: Settings) -> Sequence[Stage]:
+        """The stages with the bits of some settings."""
+        passes = [
+            replace(step, gradients=self._gradients) if isinstance(step, QuantizePass) else step
+            for step in passes_for(settings)
+        ]
+        return run_passes(passes, self.program, replace(self.job, settings=settings), silent)
+
+    @cached_property
+    def _gradients(self) -> Mapping[str, LayerGradients] | None:
+        if self.job.settings.weight_rounding != "gptq":
+            return None
+        passes = passes_for(self.job.settings)
+        before = takewhile(lambda step: not isinstance(step, QuantizePass), passes)
+        stages = run_passes([*before], self.program, self.job, silent)
+        return logit_gradients(stages[-1].program, self.job)
+
+
 class BitSolver:
     """Rounds of solving, compiling and measuring.
 
     `rounds` has the given bits first. A criterion is to be kept at the least cost, or the least
     error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
-    the others, of all rows of the `job`. A limit is to be kept by the model that is compiled from
-    the rows that choose, and by the one from all: what clips, and what is rounded how, differs.
+    the others. The first of `jobs` compiles the model that is measured, from rows that choose or
+    others still; the second has all rows. A limit is to be kept by both models: what clips, and
+    what is rounded how, differs.
     """
 
     def __init__(
@@ -147,14 +184,15 @@ class BitSolver:
         start: Configuration,
         halves: Sequence[Half],
         criterion: Criterion,
-        job: Job,
+        jobs: tuple[Job, Job],
     ):
-        self.model, self.start, self.halves, self.job = model, start, halves, job
+        self.model, self.start, self.halves = model, start, halves
+        self.trial, self.whole = (EachRound(model.program, job) for job in jobs)
         self.rows, self.criterion = halves[0], criterion
         self.limit = criterion if isinstance(criterion, Limit) else None
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
-        stages = self._compiled_by_half(start)
+        stages = self.trial.compiled(start.settings)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
         self.layers = LayerCosts.of(stages[-1].program, start, widths)
@@ -178,7 +216,7 @@ class BitSolver:
                 return
             own = self.configured(bits)
             try:
-                stages = self._compiled_by_half(own)
+                stages = self.trial.compiled(own.settings)
                 self.rounds.append(self._measured(bits, own, stages))
             except CimError:  # integers that no accumulator holds
                 return
@@ -276,14 +314,6 @@ class BitSolver:
     def _affordable(self, one: CompiledBits) -> bool:
         return all(one.costs[name] <= cost * (1 + 1e-9) for name, cost in self.given.costs.items())
 
-    def _compiled(self, own: Configuration, job: Job) -> Sequence[Stage]:
-        return compile_program(self.model.program, replace(job, settings=own.settings), silent)
-
-    def _compiled_by_half(self, own: Configuration) -> Sequence[Stage]:
-        """The model compiled on the rows that choose."""
-        half = replace(self.job, text=self.rows.text, video=self.rows.video, text_to_video=None)
-        return self._compiled(own, half)
-
     def _measured(
         self, bits: BitAssignment, own: Configuration, stages: Sequence[Stage]
     ) -> CompiledBits:
@@ -295,7 +325,7 @@ class BitSolver:
         program = stages[-1].program
         errors: tuple[GoalError, ...] = ()
         if self.limit is not None:
-            programs = [program, self._compiled(own, self.job)[-1].program]
+            programs = [program, self.whole.compiled(own.settings)[-1].program]
             errors = tuple(self._worst(rows, programs) for rows in self.halves)
         return CompiledBits(bits, squares, square, self._costs(bits), program, errors)
 

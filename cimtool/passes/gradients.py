@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -32,6 +33,7 @@ from cimtool.ir.arithmetic import (
 from cimtool.ir.backends import GRADIENTS
 from cimtool.ir.program import Graph, Program, as_inputs, features_of
 from cimtool.passes.base import Job, room_for
+from cimtool.passes.moments import Factors, SecondMoments
 from cimtool.simulation.simulator import Runner
 
 ROWS = 512
@@ -55,6 +57,11 @@ class LayerGradients:
 
     drawn: Array
     mean: FloatArray
+
+    @cached_property
+    def factors(self) -> Factors:
+        """The factors of the second moments of those drawn, the same however often they round."""
+        return SecondMoments.of(self.drawn, centred=False).factors()
 
 
 def logit_gradients(program: Program, job: Job) -> dict[str, LayerGradients]:
@@ -112,12 +119,18 @@ def backwards(
     `values` are those of all nodes and inputs of the graph.
     """
     waiting, found = dict(starts), {}
+    behind = set(of)  # values of `of`, and all that depend on them
+    for node in graph.nodes:
+        if not behind.isdisjoint(node.inputs):
+            behind.add(node.name)
     for node in reversed(graph.nodes):
         gradient = waiting.pop(node.name, None)
         if gradient is None:
             continue
         if node.name in of:
             found[node.name] = gradient
+        if behind.isdisjoint(node.inputs):
+            continue
         inputs = [values[name] for name in node.inputs]
         of_inputs = GRADIENTS.of(node.op)(node.op, inputs, gradient)
         for name, of_input in zip(node.inputs, of_inputs, strict=True):

@@ -22,6 +22,10 @@ RIDGE = 0.01
 SHRINKAGE_STEPS = 1024
 """Steps that the shrinkage is rounded to: it must not depend on the last bits of a CPU's sums."""
 
+LEAST_SQUARES = 0.25
+"""Whole numbers that differ have more than this for `sum (x - mean)^2`; less is a sum's rounding.
+"""
+
 PANEL = 32
 """Columns of a matrix that are factored before the rest is updated."""
 
@@ -48,12 +52,16 @@ class SecondMoments:
         return SecondMoments(rows, self.products + other.products, self.centred)
 
     @cached_property
+    def sums(self) -> FloatArray:
+        """The sums [K] of the rows."""
+        return np.asarray(self.rows.sum(axis=0), np.float64)
+
+    @cached_property
     def matrix(self) -> FloatArray:
         """`sum x x^T` [K, K] over the rows, or over their differences from the mean."""
         if not self.centred:
             return self.products
-        sums = self.rows.sum(axis=0).astype(np.float64)
-        return np.asarray(self.products - np.multiply.outer(sums, sums) / len(self.rows))
+        return np.asarray(self.products - np.multiply.outer(self.sums, self.sums) / len(self.rows))
 
     @cached_property
     def shrinkage(self) -> float:
@@ -62,18 +70,16 @@ class SecondMoments:
         Few rows show products that unseen rows do not have. Schaefer and Strimmer (2005), for
         correlations: the sum of their variances over that of their squares.
         """
-        n, x = len(self.rows), self.rows.astype(np.float64)
-        if self.centred:
-            x -= x.mean(axis=0)
-        size = np.sqrt(np.square(x).mean(axis=0))
-        live = size > 0
-        z = np.square(x[:, live] / size[live])
-        correlations = np.square(
-            self.matrix[np.ix_(live, live)] / size[live] / size[live, None] / n
-        )
-        total = float(correlations.sum() - correlations.trace())
+        n, squares = len(self.rows), self.matrix.diagonal()
+        live = squares >= LEAST_SQUARES
+        weights = np.divide(n, squares, out=np.zeros(len(squares)), where=live)
+        products = np.square(self.matrix)
+        products *= weights / n
+        own = products.diagonal() * weights / n
+        total = math.fsum(products.sum(axis=1) * weights / n) - math.fsum(own)
+        means = self.sums / n if self.centred else np.zeros(len(squares))
         # Over all pairs of different numbers, without their matrix.
-        fourth = float(np.square(z.sum(axis=1)).mean() - np.square(z).sum(axis=1).mean())
+        fourth = _fourth_moments(self.rows, means, weights) / n
         share = (fourth - total) / max(n - 1, 1) / total if total > 0 else 1.0
         return math.ceil(min(max(share, 0.0), 1.0) * SHRINKAGE_STEPS) / SHRINKAGE_STEPS
 
@@ -86,6 +92,21 @@ class SecondMoments:
         # Numbers that count most come last: rounded first, they have least to make up for.
         order = np.argsort(squares, kind="stable")
         return Factors(order, *unit_triangle(moments[np.ix_(order, order)]))
+
+
+@jit
+def _fourth_moments(rows, means, weights):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The sum over rows and pairs of different columns of `w_i d_i^2 w_j d_j^2`, `d = x - mean`."""
+    total = 0.0
+    for n in range(len(rows)):
+        row, every, same = rows[n], 0.0, 0.0
+        for k in range(len(means)):
+            d = row[k] - means[k]
+            z = weights[k] * d * d
+            every += z
+            same += z * z
+        total += every * every - same
+    return total
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ only if a product would leave the 62 bits of the digital unit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -82,12 +82,14 @@ class QuantizePass(Pass):
     """Make all values integers; with `bias_correction` layers keep the means of the float program.
 
     `weight_rounding` is the method for weights, and with `equalise` channels get scales that
-    balance what is stored against the weights that read it.
+    balance what is stored against the weights that read it. Without `gradients` of logits by the
+    outputs of layers, rounding that reads them derives them.
     """
 
     weight_rounding: WeightRounding = "nearest"
     bias_correction: bool = True
     equalise: bool = True
+    gradients: Mapping[str, LayerGradients] | None = field(default=None, repr=False, compare=False)
 
     name = "quantized"
     doing = "quantizing"
@@ -97,8 +99,9 @@ class QuantizePass(Pass):
 
     def apply(self, program: Program, job: Job) -> Program:
         scales = shared_scales((program.text, program.video), job.settings)
-        gptq = self.weight_rounding == "gptq"
-        gradients = logit_gradients(program, job) if gptq else {}
+        gradients = self.gradients
+        if gradients is None:
+            gradients = logit_gradients(program, job) if self.weight_rounding == "gptq" else {}
 
         def quantized(graph: Graph, inputs: Mapping[str, Type]) -> Graph:
             builder = Quantizing(graph, inputs, job, self, scales, gradients)

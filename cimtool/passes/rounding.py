@@ -34,10 +34,10 @@ BLOCK = 64
 PANEL = 32
 """Rows of weights whose errors of rows after them are added at once."""
 
-SHARES = (1.0, 0.85, 0.7, 0.55)
+SHARES = (0.85, 0.7, 0.55)
 """Shares of a column's largest weight that the largest integer may stand for: the rest clips.
 
-The search ends at the first one with which no column errs less.
+The search ends at the first one with which no column errs less than in its full range.
 """
 
 GAIN_STEPS = 1 << 14
@@ -79,16 +79,20 @@ def least_error_weights(
     `target` [K, N] are the real weights in units `scale` [N] in which the grid's largest number
     reaches each column's. The units returned are multiples of these. Each column takes one of
     SHARES, `least` [N] or more, that errs least, or 1 if rows share exponents, which have their
-    units already; then all get the `gain`.
+    units already; then all get the `gain`, unless integers are above MOST_WITH_GAIN.
     """
-    halves = Evidence.of(rows, 0), Evidence.of(rows, 1)
+    halves = None
+    if grid.limit <= MOST_WITH_GAIN:
+        halves = Evidence.of(rows, 0), Evidence.of(rows, 1)
     rounder = Rounder.of(rows, halves)
     units = np.ones(len(scale))
     if not grid.shared:
         units = rounder.least_error_units(target, grid, least)
     target, own = target / units, scale * units
     weights = rounder.rounded(target, own, grid)
-    return weights.astype(np.int64), units * gain(target, own, halves, grid)
+    if halves is not None:
+        units = units * gain(target, own, halves, grid)
+    return weights.astype(np.int64), units
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +141,9 @@ def gain(
     were rounded for. On unseen rows outputs are too small, and so are distances between items. So
     each half of the rows rounds the weights, and the other half tells the products of what the real
     outputs make of the logits with that, and with what the rounded ones make of them. 1 for halves
-    of fewer than GAIN_ROWS rows, and for integers above MOST_WITH_GAIN.
+    of fewer than GAIN_ROWS rows.
     """
-    if grid.limit > MOST_WITH_GAIN or min(len(one.inputs.rows) for one in halves) < GAIN_ROWS:
+    if min(len(one.inputs.rows) for one in halves) < GAIN_ROWS:
         return 1.0
     squares = products = 0.0
     real = target * scale
@@ -161,14 +165,14 @@ class Rounder:
     outputs: Factors | None
 
     @classmethod
-    def of(cls, rows: LayerRows, halves: tuple[Evidence, Evidence]) -> Rounder:
-        """Rounds for all rows, of which both halves are known."""
-        one, other = halves
-        inputs = one.inputs.with_rows_of(other.inputs, rows.inputs).factors()
-        if rows.gradients is None or one.outputs is None or other.outputs is None:
-            return cls(inputs, None)
-        outputs = one.outputs.with_rows_of(other.outputs, rows.gradients.drawn)
-        return cls(inputs, outputs.factors())
+    def of(cls, rows: LayerRows, halves: tuple[Evidence, Evidence] | None) -> Rounder:
+        """Rounds for all rows, of which both halves may be known."""
+        if halves is None:
+            inputs = SecondMoments.of(rows.inputs, rows.centred)
+        else:
+            one, other = halves
+            inputs = one.inputs.with_rows_of(other.inputs, rows.inputs)
+        return cls(inputs.factors(), None if rows.gradients is None else rows.gradients.factors)
 
     @classmethod
     def of_half(cls, half: Evidence) -> Rounder:
@@ -179,16 +183,31 @@ class Rounder:
         self, target: FloatArray, grid: WeightGrid, least: FloatArray
     ) -> FloatArray:
         """The share [N] of its range with which each column alone errs least."""
-        units, best = np.ones(target.shape[1]), np.full(target.shape[1], np.inf)
-        order = self.inputs.order
+        units, (order, pivots) = np.ones(target.shape[1]), (self.inputs.order, self.inputs.pivots)
+        size = np.abs(target)[order]
+        most = math.fsum(pivots) / 4  # in the full range a number errs by half a step at most
+
+        def may_win(share: float) -> IntArray:
+            """The columns whose clipped weights alone may err less than all in the full range."""
+            over = np.maximum(size - grid.limit * np.maximum(share, least), 0)
+            return np.flatnonzero((pivots @ np.square(over) < most) & (least < 1))
+
+        def errors(columns: IntArray, tried: FloatArray) -> FloatArray:
+            wanted = target[np.ix_(order, columns)] / tried
+            taken = grid.taken(order, columns)
+            return rounded_back(wanted, self.inputs, taken, None)[1] * np.square(tried)
+
+        columns, best = may_win(SHARES[0]), np.full(len(units), np.inf)
+        if len(columns):
+            best[columns] = errors(columns, units[columns])
         for share in SHARES:
-            tried = np.maximum(share, least)
-            _, errors = rounded_back((target / tried)[order], self.inputs, grid.taken(order), None)
-            errors *= np.square(tried)
-            better = errors < best
+            columns = may_win(share)
+            tried = np.maximum(share, least[columns])
+            found = errors(columns, tried) if len(columns) else tried
+            better = found < best[columns]
             if not better.any():
                 break
-            units[better], best[better] = tried[better], errors[better]
+            units[columns[better]], best[columns[better]] = tried[better], found[better]
         return units
 
     def rounded(self, target: FloatArray, scale: FloatArray, grid: WeightGrid) -> FloatArray:
@@ -237,6 +256,50 @@ def rounded_back(
     return found, errors
 
 
+TOGETHER = 4
+"""Rows that read the same addends together, and addends that are added at once."""
+
+
+@jit
+def _add_products(  # type: ignore[no-untyped-def]  # pragma: no cover
+    total, a, first, count, b, begin, end, left, right
+):
+    """Add `a[first + i, begin:end] @ b[begin:end, left:right]` to the first columns of `total[i]`.
+
+    For `count` rows i. The order of additions is that written, as everywhere here.
+    """
+    columns, whole = right - left, begin + (end - begin) // TOGETHER * TOGETHER
+    for i in range(0, count - 3, TOGETHER):
+        p, q, r, s = a[first + i], a[first + i + 1], a[first + i + 2], a[first + i + 3]
+        tp, tq, tr, ts = total[i], total[i + 1], total[i + 2], total[i + 3]
+        for j in range(begin, whole, TOGETHER):
+            b0, b1 = b[j, left:right], b[j + 1, left:right]
+            b2, b3 = b[j + 2, left:right], b[j + 3, left:right]
+            p0, p1, p2, p3 = p[j], p[j + 1], p[j + 2], p[j + 3]
+            q0, q1, q2, q3 = q[j], q[j + 1], q[j + 2], q[j + 3]
+            r0, r1, r2, r3 = r[j], r[j + 1], r[j + 2], r[j + 3]
+            s0, s1, s2, s3 = s[j], s[j + 1], s[j + 2], s[j + 3]
+            for c in range(columns):
+                x0, x1, x2, x3 = b0[c], b1[c], b2[c], b3[c]
+                tp[c] += p0 * x0 + p1 * x1 + p2 * x2 + p3 * x3
+                tq[c] += q0 * x0 + q1 * x1 + q2 * x2 + q3 * x3
+                tr[c] += r0 * x0 + r1 * x1 + r2 * x2 + r3 * x3
+                ts[c] += s0 * x0 + s1 * x1 + s2 * x2 + s3 * x3
+    for i in range(count // TOGETHER * TOGETHER, count):
+        p, tp = a[first + i], total[i]
+        for j in range(begin, whole, TOGETHER):
+            b0, b1 = b[j, left:right], b[j + 1, left:right]
+            b2, b3 = b[j + 2, left:right], b[j + 3, left:right]
+            p0, p1, p2, p3 = p[j], p[j + 1], p[j + 2], p[j + 3]
+            for c in range(columns):
+                tp[c] += p0 * b0[c] + p1 * b1[c] + p2 * b2[c] + p3 * b3[c]
+    for i in range(count):
+        for j in range(whole, end):
+            p0, tp, b0 = a[first + i, j], total[i], b[j, left:right]
+            for c in range(columns):
+                tp[c] += p0 * b0[c]
+
+
 @jit
 def _round(  # type: ignore[no-untyped-def]  # pragma: no cover
     t, upper, pivots, back, steps, limit, precision
@@ -254,27 +317,12 @@ def _round(  # type: ignore[no-untyped-def]  # pragma: no cover
         for right in range(width, 0, -BLOCK):
             left = max(right - BLOCK, 0)
             columns = right - left
-            for k in range(start, end):
-                row, debt, weights = total[k - start], owed[k - start], upper[k]
-                row[:columns] = t[k, left:right]
-                debt[:] = 0.0
-                j = end
-                while j + 3 < size:
-                    w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-                    e0, e1 = errors[j, left:right], errors[j + 1, left:right]
-                    e2, e3 = errors[j + 2, left:right], errors[j + 3, left:right]
-                    for c in range(columns):
-                        row[c] += w0 * e0[c] + w1 * e1[c] + w2 * e2[c] + w3 * e3[c]
-                    j += 4
-                while j < size:
-                    w0, e0 = weights[j], errors[j, left:right]
-                    for c in range(columns):
-                        row[c] += w0 * e0[c]
-                    j += 1
-                for m in range(right, width if len(back) else right):
-                    factor, others = made[k - start, m], back[m, left:right]
-                    for c in range(columns):
-                        debt[c] += factor * others[c]
+            rows = end - start
+            total[:rows, :columns] = t[start:end, left:right]
+            _add_products(total, upper, start, rows, errors, end, size, left, right)
+            owed[:] = 0.0
+            if len(back):
+                _add_products(owed, made, 0, rows, back, right, width, left, right)
             for k in range(end - 1, start - 1, -1):
                 row, debt = total[k - start], owed[k - start]
                 for j in range(k + 1, end):

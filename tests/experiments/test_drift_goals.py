@@ -20,9 +20,9 @@ from cimtool.experiments.drift_goals import (
     check_pairs,
     criterion_of,
     error_on,
-    halves_of,
     kept,
     losses_on,
+    parts_of,
     worst,
 )
 from cimtool.loading.embeddings import Embeddings, embeddings_of
@@ -128,17 +128,41 @@ def test_room_for_a_loss_is_errors_scaled_until_answers_are_lost() -> None:
 
 def test_half_of_the_videos_come_with_their_texts() -> None:
     rng = np.random.default_rng(0)
-    right = np.repeat(np.arange(40), 3)[rng.permutation(120)]
-    video = rng.normal(size=(40, 4)).astype(np.float32)
+    right = np.repeat(np.arange(80), 3)[rng.permutation(240)]
+    video = rng.normal(size=(80, 4)).astype(np.float32)
     held = {"text": video[right], "video": video, "text_to_video": right}
     data = embeddings_of(held)
     rows = data.text, data.video
-    for part in halves_of(data, rows, DriftGoal.of("r1_loss=0.2")):
-        assert len(part.video) == 20
-        assert len(part.text) == 60
-        assert np.array_equal(part.text, part.video[part.right])
-    for part in halves_of(data, rows, DriftGoal.of("mc=10")):
-        assert part.text_to_video is None
+    for held_out, share in ((False, 2), (True, 4)):
+        parts = parts_of(data, rows, DriftGoal.of("r1_loss=0.2"), held_out)
+        for part in (parts.choosing, parts.others):
+            assert len(part.video) == 80 // share
+            assert len(part.text) == 240 // share
+            assert np.array_equal(part.text, part.video[part.right])
+        parts = parts_of(data, rows, DriftGoal.of("mc=10"), held_out)
+        assert parts.choosing.text_to_video is parts.others.text_to_video is None
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_rows_that_compile_choose_nothing_if_they_are_held_out(pairs: bool) -> None:
+    video = np.arange(64, dtype=np.float32)[:, None]
+    right = np.arange(64) if pairs else None
+    data = Embeddings(video, video, right)
+    for goal in ("least", "r1_loss=0.2"):
+        for held_out in (False, True):
+            parts = parts_of(data, (video, video), DriftGoal.of(goal), held_out)
+            places = [
+                set(part.video[:, 0].astype(int))
+                for part in (parts.compiling, parts.choosing, parts.others)
+            ]
+            assert all(
+                set(part.text[:, 0]) == set(part.video[:, 0]) for part in vars(parts).values()
+            )
+            compiling, choosing, others = places
+            assert len(compiling) == 32
+            assert choosing.isdisjoint(others)
+            assert compiling | choosing | others == set(range(64))
+            assert choosing == compiling if not held_out else choosing.isdisjoint(compiling)
 
 
 def test_texts_of_one_video_are_one_query() -> None:
@@ -151,6 +175,9 @@ def test_texts_of_one_video_are_one_query() -> None:
     with pytest.raises(CimError, match=r"a loss of 0\.1684 may hide from 20 pairs"):
         criterion_of(DriftGoal.of("r1_loss=0.16"), data, [many])
     assert criterion_of(DriftGoal.of("r1_loss=0.17"), data, [many]) == LossWithin(0.17)
+    for held_out, said in ((False, "half of .* 50 calib"), (True, "a quarter of .* 100 calib")):
+        with pytest.raises(CimError, match=said):
+            criterion_of(DriftGoal.of("r1_loss=0.14"), data, [many], held_out)
 
 
 def test_pairs_are_needed_for_a_loss_and_nothing_else() -> None:

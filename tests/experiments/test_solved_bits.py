@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,22 @@ from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
 from cimtool.experiments.drift_goals import ErrorWithin, GoalError, Half, LeastError, kept
-from cimtool.experiments.solved_bits import MU, MULTIPLIED, STORED, VARIANCE, BitSolver
+from cimtool.experiments.solved_bits import (
+    MU,
+    MULTIPLIED,
+    STORED,
+    VARIANCE,
+    BitSolver,
+    EachRound,
+)
 from cimtool.experiments.widths import LayerCosts, Width
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
-from cimtool.passes.base import Job
-from cimtool.passes.pipeline import compile_program
+from cimtool.passes.base import Job, Pass
+from cimtool.passes.pipeline import compile_program, run_passes
 
 TARGET = "isaac-rram-128"
 
@@ -51,7 +60,7 @@ def search(small_trunk: DemoFiles) -> BitSolver:
     rows = Half.of(model, data)
     start = Configuration.of(TARGET, None, {})
     job = Job(start.settings, rows.text, rows.video, silent, data.file)
-    found = BitSolver(model, start, (rows, rows), LeastError(), job)
+    found = BitSolver(model, start, (rows, rows), LeastError(), (job, job))
     found.run(silent)
     return found
 
@@ -181,10 +190,12 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
 
 def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolver:
     """A search for an error, all calibration rows times a factor."""
-    text, video = (rows * np.float32(factor) for rows in (search.job.text, search.job.video))
-    job = replace(search.job, text=text, video=video)
+    text, video = (
+        rows * np.float32(factor) for rows in (search.whole.job.text, search.whole.job.video)
+    )
+    job = replace(search.whole.job, text=text, video=video)
     criterion = ErrorWithin("logit_rmse", limit)
-    return BitSolver(search.model, search.start, search.halves, criterion, job)
+    return BitSolver(search.model, search.start, search.halves, criterion, (search.trial.job, job))
 
 
 @pytest.mark.thorough("a compilation of all rows")
@@ -201,11 +212,11 @@ def test_the_model_of_all_rows_is_compiled_as_the_bundle_will_be(
     monkeypatch.setattr(solved_bits, "ROUNDS", 1)
     jobs: list[Job] = []
 
-    def noted(program: Program, job: Job, say: Say) -> Any:
+    def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
         jobs.append(job)
-        return compile_program(program, job, say)
+        return run_passes(passes, program, job, say)
 
-    monkeypatch.setattr(solved_bits, "compile_program", noted)
+    monkeypatch.setattr(solved_bits, "run_passes", noted)
     with np.load(small_trunk.calibration) as held:
         count = len(held["video"])
         right = np.roll(np.arange(count), 1)[: len(held["text"])]
@@ -297,8 +308,71 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
         prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
 
 
+def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the rows rounds weights; of the others each quarter has its part."""
+    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
+    jobs: list[Job] = []
+
+    def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
+        jobs.append(job)
+        return run_passes(passes, program, job, say)
+
+    monkeypatch.setattr(solved_bits, "run_passes", noted)
+    with np.load(small_trunk.calibration) as held:
+        count = len(held["text"])
+        text = held["text"]
+        np.savez(tmp_path / "few.npz", text=text[:63], video=held["video"][:63])
+    found = prepared(small_trunk, "least", weight_rounding="gptq")
+    for job in jobs:
+        np.testing.assert_array_equal(job.text, text[::2])
+    assert any(f" on {count // 4} x {count // 4} pairs " in one for one in found.notes)
+    with pytest.raises(CimError, match="a quarter of them chooses the bits; expected at least 64"):
+        prepared(small_trunk, "least", weight_rounding="gptq", calibration=tmp_path / "few.npz")
+
+
+def test_rounds_share_gradients_and_are_the_same_as_each_alone(search: BitSolver) -> None:
+    settings = search.start.settings.model_copy(update={"weight_rounding": "gptq"})
+    job, program = replace(search.trial.job, settings=settings), search.model.program
+    rounds = EachRound(program, job)
+    for bits in (8, 5):
+        own = settings.model_copy(update={"weight_bits": bits, "activation_bits": bits + 1})
+        alone = compile_program(program, replace(job, settings=own), silent)[-1].program
+        shared = rounds.compiled(own)[-1].program
+        for graph, other in zip(alone.graphs, shared.graphs, strict=True):
+            layers, others = (one.operations(CrossbarMvm) for one in (graph, other))
+            assert layers.keys() == others.keys()
+            for name, layer in layers.items():
+                np.testing.assert_array_equal(layer.weight, others[name].weight)
+                np.testing.assert_array_equal(layer.scale, others[name].scale)
+
+
+def test_weights_err_more_on_rows_that_did_not_round_them(search: BitSolver) -> None:
+    """The rows that rounded tell too little of the weights, and nothing wrong of the inputs."""
+    settings = search.start.settings.model_copy(update={"weight_rounding": "gptq"})
+    start, rows = replace(search.start, settings=settings), search.rows
+    seen, unseen = (replace(rows, text=rows.text[k::2], video=rows.video[k::2]) for k in (0, 1))
+    job = replace(search.whole.job, text=seen.text, video=seen.video)
+    growth = {}
+    for key in ("weight_bits", "activation_bits"):
+        sums = [
+            sum(
+                square
+                for width, square in BitSolver(
+                    search.model, start, (part, part), LeastError(), (job, job)
+                ).given.squares.items()
+                if width.key == key
+            )
+            for part in (seen, unseen)
+        ]
+        growth[key] = sums[1] / sums[0]
+    assert growth["weight_bits"] > 1.25 * growth["activation_bits"]
+
+
 def test_bits_that_cannot_be_bettered_are_kept(search: BitSolver) -> None:
-    only = BitSolver(search.model, search.start, search.halves, LeastError(), search.job)
+    jobs = search.trial.job, search.whole.job
+    only = BitSolver(search.model, search.start, search.halves, LeastError(), jobs)
     found = only.found()
     assert found is only.given
     assert only.configured(found.bits) is search.start

@@ -142,3 +142,23 @@ def test_a_layer_that_no_logit_reads_has_no_gradient(models: SimpleNamespace) ->
     score = replace(program.score, outputs={"logit": "mu.mu"}).pruned()
     found = logit_gradients(replace(program, score=score), job)
     assert found.keys() == {f"{m}.{layer}" for m in MODALITIES for layer in ("fc1", "fc2", "mu")}
+
+
+def test_nothing_is_derived_behind_the_layers_that_are_asked_for(models: SimpleNamespace) -> None:
+    program, job = lowered(models)
+    graph, layers = program.text, program.text.operations(Mvm)
+    names = ["x", *(node.name for node in graph.nodes)]
+    values = Runner(graph).values({"x": job.text[:4]}, names)
+    starts = {name: np.ones_like(values[name]) for name in graph.outputs.values()}
+    every = backwards(graph, values, starts, ["x", *layers])
+    asked = layers.keys() - {"fc1"}
+    before = names[: names.index("fc1")]
+    assert before
+    found = backwards(graph, {k: v for k, v in values.items() if k not in before}, starts, layers)
+    assert found.keys() == every.keys() - {"x"}
+    later = backwards(
+        graph, {k: v for k, v in values.items() if k not in [*before, "fc1"]}, starts, asked
+    )
+    assert later.keys() == asked
+    for name, gradient in (found | later).items():
+        np.testing.assert_array_equal(gradient, every[name])

@@ -175,8 +175,8 @@ def test_too_few_rows_tell_no_size() -> None:
 def test_many_bits_lose_no_size() -> None:
     rng = np.random.default_rng(5)
     target, rows = rng.normal(size=(K, 30)), correlated(rng, N)
-    assert gain(target, np.ones(30), halves(rows), whole(15)) != 1
-    assert gain(target * 4, np.ones(30), halves(rows), whole(16)) == 1
+    assert not np.any(least(target, rows, True, np.ones(30), whole(15))[1] == 1)
+    assert np.all(least(target * 4, rows, True, np.ones(30), whole(16))[1] == 1)
 
 
 @pytest.mark.thorough("more threads than a quiet core has")
