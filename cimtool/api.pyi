@@ -391,11 +391,13 @@ def cost(
 ) -> BundleCost:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    `gallery` adds a query scored against this many items, beside Monte Carlo. `batch` items are
-    scheduled together, and share loads. The target's figures at the operating point come first,
-    then reference prices. The tables of the file `digital` replace the target's `process` and
-    `digital`. Raises CimError for a number below 1 or from 2^63 on, and for a point that the target
-    does not have.
+    `gallery` adds a query scored against this many items, beside every other way to answer it,
+    such as raw rows and Monte Carlo. `batch` items are scheduled together, and share loads. The
+    target's figures at the operating point come first, then reference prices. The tables of the
+    file `digital` replace the target's `process` and `digital`. R@1 is measured on `data`, else it
+    is that of the bundle's `report.json`. Raises CimError for a number below 1 or beyond 10^12, for
+    a point that the target does not have, for the report of another bundle, and for `data`, `qrels`
+    or `measure` without what they need.
 
     * `bundle`: The bundle's folder.
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).

@@ -22,7 +22,7 @@ from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
 from cimtool.costs.schedule_residents import with_residents
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.costs.totals import NOTHING, Cost
+from cimtool.costs.totals import NOTHING, Cost, PartShare
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -278,7 +278,9 @@ class Estimate(ScoredQuery):
                 reads = Operations.of("dram", bits, 1)
                 shared += digital_cost(reads, prices).energy_pj
         works = [self.work(*walk) for walk in walks]
-        return scheduled(works, self.batch, ItemCost(cost.latency_ns, cost.energy_pj, shared))
+        leakage = cost.parts.get("leakage", PartShare()).energy
+        item = ItemCost(cost.latency_ns, cost.energy_pj, shared, leakage)
+        return scheduled(works, self.batch, item)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

@@ -143,11 +143,15 @@ def waves_of(works: Sequence[GraphWork], batch: int) -> int:
 
 @dataclass(frozen=True)
 class ItemCost:
-    """Latency and energy of one item by itself; `shared_pj` of it is for a whole wave."""
+    """Latency and energy of one item by itself.
+
+    Of the energy, `shared_pj` is for a whole wave, and `leakage_pj` grows with the time.
+    """
 
     latency_ns: Quantity
     energy_pj: Quantity
     shared_pj: Quantity
+    leakage_pj: Quantity
 
 
 def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSchedule:
@@ -161,6 +165,9 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     if middle.held and not missing:
         rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
     of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
+    alone = batch * (item.latency_ns.value or 0.0)
+    less_time = makespan.value / alone - 1 if makespan.value and alone else 0.0
+    saved = item.shared_pj.times(waves / batch - 1) + item.leakage_pj.times(less_time)
     return BatchSchedule(
         batch=batch,
         waves=waves,
@@ -168,7 +175,7 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
         makespan_ns=makespan if middle.held else Quantity(None, missing),
         bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
-        energy_pj=item.energy_pj + item.shared_pj.times(waves / batch - 1),
+        energy_pj=item.energy_pj + saved if saved.value else item.energy_pj,
         occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
         pattern=middle.pattern,
         repeats=middle.repeats,

@@ -37,10 +37,7 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "K = 10, stored" in ran.out
     assert "Each of the 100 distances of a pair needs its own sigmoid before the mean" in ran.out
     written = ", ".join(f"{tmp_path}/out/{name}" for name in FILES)
-    assert ran.out.splitlines()[-2:] == [
-        f"wrote {written}",
-        f"next: cimtool cost {small_bundle} --gallery 50 --data NPZ",
-    ]
+    assert f"wrote {written}" in ran.out.splitlines()
     assert {file.name for file in (tmp_path / "out").iterdir()} == {*FILES}
 
 
@@ -107,7 +104,12 @@ def test_a_batch_is_scheduled(
         assert alone["makespan_ns"]["value"] == pytest.approx(latency["value"])
         assert latency["value"] < batch["makespan_ns"]["value"] < 8 * latency["value"]
         assert batch["bound_ns"] <= batch["makespan_ns"]["value"]
-        assert batch["energy_pj"] == one[kind]["energy_pj"]
+        assert alone["energy_pj"] == one[kind]["energy_pj"]
+        # Only the leakage of a shorter time is saved.
+        leakage = one[kind]["parts"]["leakage"]["energy_pj"]["value"]
+        times = batch["makespan_ns"]["value"] / (8 * latency["value"])
+        saved = alone["energy_pj"]["value"] - batch["energy_pj"]["value"]
+        assert saved == pytest.approx(leakage * (1 - times))
         assert (batch["batch"], batch["waves"]) == (8, 8)
         assert {part["part"] for part in batch["occupancy"]} >= {"digital unit"}
 
@@ -156,8 +158,8 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_80_columns(
     ran = cimtool(*arguments, "--data", small_trunk.eval)
     assert (ran.status, ran.err) == (0, "")
     _, cheapest, by_size, _, title, *lines = ran.out.splitlines()
-    assert cheapest.startswith("Cheapest among 10,000,000 items: build, shortlist of 100 (")
-    assert cheapest.endswith("Compute-in-memory pays here.")
+    assert cheapest.startswith("Among 10,000,000 items no way is shown to be cheapest, at these ")
+    assert cheapest.endswith("Whether compute-in-memory pays here is open.")
     assert by_size.startswith("Does compute-in-memory pay, from 1,000 to 100,000,000 items: ")
     assert title == "One query against 10,000,000 items"
     names = [

@@ -83,7 +83,7 @@ def test_numbers_cross_from_chip_to_chip_as_often_as_arrays_are_on_another(
 
 def test_totals_and_tables_have_the_new_parts(small_bundle: Path) -> None:
     found = api.cost(small_bundle, gallery=40)
-    values = render.estimate_json(found)
+    values = render.cost_json(found)
     parts = values["query"]["parts"]
     assert {"clock and control", "links", "leakage", "buffers"} <= set(parts)
     total = sum(one["energy_pj"]["value"] for one in parts.values())

@@ -46,7 +46,7 @@ def test_a_query_is_a_multiple_of_raw_rows_at_the_same_ends_of_prices() -> None:
     assert raw is not None
     assert query is not None
     assert times is not None
-    own, other = query.energy_pj, raw.energy_pj
+    own, other = query.energy_at_ends, raw.energy_at_ends
     assert times.times.value == pytest.approx((own.value or 0) / (other.value or 1))
     assert times.times.low == pytest.approx(
         min((own.low or 0) / (other.low or 1), (own.high or 0) / (other.high or 1))

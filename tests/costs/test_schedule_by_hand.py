@@ -116,6 +116,11 @@ def load_energy(*layers: str) -> float:
     return sum(BITS[layer] for layer in layers) * (1 + WRITE_CELL)
 
 
+def switched(found: Estimate) -> float:
+    """The energy of a text without leakage, which grows with the time."""
+    return known(found.text.energy_pj) - known(found.text.parts["leakage"].energy)
+
+
 def figures(found: Estimate, kind: str = "text") -> tuple[float | str | None, ...]:
     one = found.schedules[kind]
     return (
@@ -149,7 +154,10 @@ def test_one_chip_or_two_hold_all_and_items_follow_each_other(
             f"{kind}.mu"
         ] == pytest.approx(1, rel=1e-4)
     assert found.text.latency_ns.value == pytest.approx(ALONE, rel=1e-4)
-    assert found.schedules["text"].energy_pj == found.text.energy_pj
+    # Nothing is loaded: of the energy only leakage falls, with the time of an item.
+    leaked = known(found.text.parts["leakage"].energy) * (1 - takes / (batch * ALONE))
+    batched = known(found.schedules["text"].energy_pj)
+    assert batched == pytest.approx(known(found.text.energy_pj) - leaked, rel=1e-4)
     assert found.text.cells_written == 0
 
 
@@ -176,16 +184,19 @@ def test_half_a_chip_one_item(on_chip: OnChip) -> None:
     assert found.video.latency_ns.value == pytest.approx(video, rel=1e-4)
     assert found.text.cells_written == BITS["fc1"]
     loads = load_energy("fc1")
-    kept = known(found.text.energy_pj) - loads
-    resident = on_chip(24, "per-inference", 1).text.energy_pj.value
-    assert kept == pytest.approx(resident)
+    resident = on_chip(24, "per-inference", 1)
+    assert switched(found) - loads == pytest.approx(switched(resident))
 
 
 def test_half_a_chip_eight_items(on_chip: OnChip) -> None:
     found = on_chip(12, "per-inference", 8)
     one, eight = known(found.text.energy_pj), found.schedules["text"]
     assert (eight.batch, eight.waves) == (8, 1)
-    assert eight.energy_pj.value == pytest.approx(one - load_energy("fc1") * 7 / 8)
+    # Leakage is for an eighth of the time of all.
+    leaked = known(found.text.parts["leakage"].energy)
+    times = known(eight.makespan_ns) / (8 * known(found.text.latency_ns))
+    saved = load_energy("fc1") * 7 / 8 + leaked * (1 - times)
+    assert eight.energy_pj.value == pytest.approx(one - saved)
     # Two arrays take turns: each is loaded (192 ns) and multiplied with all items (8 x 40 ns),
     # twice; the second one is loaded after the first. Then the last item's fc2 and heads.
     read, products = BITS["fc1"] / 4 / 8, 8 * PRODUCT
@@ -205,13 +216,15 @@ def test_a_wave_is_as_many_items_as_the_buffer_holds(on_chip: OnChip) -> None:
     assert 1 < each < 1000
     schedule = found.schedules["text"]
     assert schedule.waves == -(-1000 // each)
-    saved = load_energy("fc1") * (1 - schedule.waves / 1000)
+    leaked = known(found.text.parts["leakage"].energy)
+    times = known(schedule.makespan_ns) / (1000 * known(found.text.latency_ns))
+    saved = load_energy("fc1") * (1 - schedule.waves / 1000) + leaked * (1 - times)
     assert schedule.energy_pj.value == pytest.approx(known(found.text.energy_pj) - saved)
 
 
 def test_a_batch_takes_a_moment_to_schedule_however_large(on_chip: OnChip) -> None:
-    for arrays, batch in ((24, 2**63 - 1), (12, 2**63 - 1)):
+    for arrays, batch in ((24, 10**12), (12, 10**12)):
         found = on_chip(arrays, "per-inference", batch).schedules["text"]
         takes = known(found.makespan_ns)
-        assert takes >= found.bound_ns > 1e18
+        assert takes >= found.bound_ns > 1e12
         assert takes == pytest.approx(batch * 1e9 / known(found.per_second))
