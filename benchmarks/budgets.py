@@ -157,7 +157,7 @@ def _whitening(values: Array) -> tuple[Array, Array]:
 def tuned(model: Options, rows: Rows, budget: Mapping[str, float], folder: Path) -> Options:
     """The settings that `tune` chooses, as options of `compile`."""
     found = api.tune(
-        **model, data=rows, budget=budget, cost="conversions", output=folder / "bits.toml"
+        **model, data=rows, budget=budget, objective="conversions", output=folder / "bits.toml"
     )
     return {"settings": found.written}
 

@@ -109,6 +109,12 @@ def gallery_ways(
     """
     if found.gallery is None or compiled.gallery is not None:
         return
+    code = compiled.settings.weight_code
+    if not code.holds_digits:
+        error = CimError(f'no digits of items lie in cells of encoding "{code.name}"')
+        yield _refused("in the memory", None, error)
+        yield _refused("shortlist", compiled.settings.shortlist or DEFAULT_SHORTLIST, error)
+        return
     kept = QUERIES in compiled.manifest["files"]
     features = compiled.queries if kept else stand_ins(compiled.program)
     job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)

@@ -148,8 +148,8 @@ def test_redundant_columns_are_priced_in_their_row(sweep_small: RunSweep, tmp_pa
     none, half = found.rows()
     assert half["arrays"] > none["arrays"]
     assert [row["cells"] for row in (none, half)] == [128**2 * r["arrays"] for r in (none, half)]
-    assert half["area_mm2"] / none["area_mm2"] == pytest.approx(half["arrays"] / none["arrays"])
-    assert half["area_missing"] == "arrays; digital units"
+    assert half["area_mm2"] > none["area_mm2"]
+    assert half["area_missing"] == ""
     assert half["energy_pj"] == pytest.approx(none["energy_pj"]), "spare cells are not driven"
 
 
