@@ -133,8 +133,8 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     """The energy of a way as a multiple of another's, with its ends; None if one is unknown.
 
     In the same place, the ends are at the same ends of the prices, which both have in common. In
-    two places each end is against the other's opposite end. Parts without a price leave an end
-    open.
+    two places the errors are independent: their logarithms add up in squares. Parts without a price
+    leave an end open.
     """
     if not (one.known and other.known):
         return None
@@ -144,9 +144,11 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     )
     if one.place == other.place:
         ratios = (value / by, low / least, high / most)
+        ends = [min(ratios), max(ratios)]
     else:
-        ratios = (value / by, low / most, high / least)
-    ends = [min(ratios), max(ratios)]
+        down = math.hypot(math.log(value / low), math.log(most / by))
+        up = math.hypot(math.log(high / value), math.log(by / least))
+        ends = [value / by * math.exp(-down), value / by * math.exp(up)]
     if other.energy_pj.lower_bound:
         ends[0] = 0.0
     if one.energy_pj.lower_bound:

@@ -28,10 +28,13 @@ def test_ways_of_one_place_are_compared_at_the_same_ends_of_prices() -> None:
     assert (ratio.value, ratio.low, ratio.high) == (3, 2, 3)
 
 
-def test_ways_of_two_places_are_compared_at_opposite_ends() -> None:
+def test_errors_of_ways_of_two_places_add_up_in_squares() -> None:
     ratio = times(way("digital", 30, 10, 90), way("GPU", 10, 5, 30, "A100"))
     assert ratio is not None
-    assert (ratio.value, ratio.low, ratio.high) == (3, 10 / 30, 90 / 5)
+    assert ratio.value == 3
+    # Factors of 3 and 3 downwards, of 3 and 2 upwards.
+    assert ratio.low == pytest.approx(3 / 3 ** math.sqrt(2))
+    assert ratio.high == pytest.approx(3 * math.exp(math.hypot(math.log(3), math.log(2))))
 
 
 def test_a_lower_bound_leaves_an_end_open() -> None:
