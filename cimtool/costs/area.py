@@ -215,16 +215,21 @@ def _arrays(rates: Rates, plan: Floorplan, cells: int) -> Sequence[AreaPart]:
 
 
 def _around(prices: Prices, plan: Floorplan) -> Sequence[AreaPart]:
-    """The digital unit and the buffer of each chip; one chip if their number is not known."""
+    """The digital unit and the buffer; those of other chips are off, as one chip's are used.
+
+    There is one chip if their number is not known.
+    """
     chips, given = plan.chips or 1, prices.target.digital
     lane = unit_area("multipliers", PRODUCT_BITS, prices.node)
     lane += unit_area("adders", SUM_BITS, prices.node)
     buffer = unit_area("buffer", prices.buffer_bits, prices.node)
     said = ("assumed size", "size of the target")
-    return (
-        AreaPart(BESIDE[0], lane.times(chips * prices.lanes), said[given.lanes is not None]),
-        AreaPart(BESIDE[1], buffer.times(chips), said[given.buffer is not None]),
-    )
+    unit = AreaPart(BESIDE[0], lane.times(prices.lanes), said[given.lanes is not None])
+    store = AreaPart(BESIDE[1], buffer, said[given.buffer is not None])
+    if chips == 1:
+        return unit, store
+    others = (unit.mm2 + store.mm2).times(chips - 1)
+    return unit, store, AreaPart("the same of other chips", others, "as of the first", off=True)
 
 
 def area_table(area: OccupiedArea) -> Table:

@@ -22,7 +22,7 @@ from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
 from cimtool.costs.schedule_residents import with_residents
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.costs.totals import NOTHING, Cost, PartShare
+from cimtool.costs.totals import NOTHING, Cost
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -225,6 +225,13 @@ class Estimate(ScoredQuery):
             self._works[key] = self._work(graph, items)
         return self._works[key]
 
+    def reuse(self, other: Estimate, but: str) -> None:
+        """Keep what is scheduled of another estimate of the same layers, but for the graph `but`.
+
+        The layers must stay in their arrays in both.
+        """
+        self._works.update({key: one for key, one in other._works.items() if key[0] != but})
+
     def _work(self, graph: Graph, items: int) -> GraphWork:
         extents, prices = {"n": 1, "m": items}, self.rates.prices
         owners = {place.layer: place.shares or place.layer for place in self.placements}
@@ -269,18 +276,13 @@ class Estimate(ScoredQuery):
         return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
 
     def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:
-        cost: Cost = getattr(self, name)
-        shared, prices = NOTHING, self.rates.prices
+        shared, prices = Cost(), self.rates.prices
         for graph, items in walks:
-            loads = loading(graph.name, self.placements, self.floorplan, self.rates)
-            shared += loads.energy_pj
+            shared += loading(graph.name, self.placements, self.floorplan, self.rates)
             if bits := self._read_of_dram(graph, items):
-                reads = Operations.of("dram", bits, 1)
-                shared += digital_cost(reads, prices).energy_pj
+                shared += digital_cost(Operations.of("dram", bits, 1), prices)
         works = [self.work(*walk) for walk in walks]
-        leakage = cost.parts.get("leakage", PartShare()).energy
-        item = ItemCost(cost.latency_ns, cost.energy_pj, shared, leakage)
-        return scheduled(works, self.batch, item)
+        return scheduled(works, self.batch, ItemCost(getattr(self, name), shared))
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cimtool.base.intervals import Change
 from cimtool.costs.charges import digital_cost
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.operations import Operations, digital_products, elements
+from cimtool.costs.operations import Operations, digital_products, elements, width
 from cimtool.costs.overheads import with_leakage
 from cimtool.costs.totals import Cost
 from cimtool.report.document import Sentence, Tone
@@ -25,8 +25,8 @@ def row_width(estimate: Estimate) -> int | None:
 def raw_query(estimate: Estimate) -> Cost | None:
     """One raw text scored against the raw rows of all items; None for rows of two widths.
 
-    It is the products of the rows, and one read of each number: from SRAM if it holds the whole
-    gallery, else from DRAM.
+    It is the text's row from a host, the products of the rows, and one read of each number: from
+    SRAM if it holds the whole gallery, else from DRAM.
     """
     numbers = row_width(estimate)
     if estimate.gallery is None or numbers is None:
@@ -34,6 +34,7 @@ def raw_query(estimate: Estimate) -> Cost | None:
     products, prices = estimate.gallery * numbers, estimate.rates.prices
     kind = "sram" if products * BITS <= prices.buffer_bits else "dram"
     work = digital_products(products, BITS) + Operations.of(kind, products, BITS)
+    work += Operations.of("host", numbers, width(estimate.program.text.inputs["x"]))
     return with_leakage(digital_cost(work, prices), estimate.area.beside, prices.node)
 
 

@@ -23,7 +23,7 @@ from cimtool.costs.schedule import (
     shortest,
 )
 from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
-from cimtool.costs.totals import Quantity
+from cimtool.costs.totals import Cost, PartShare, Quantity
 
 PARTS = (2, 1, 4, 8)
 """Parts of the free arrays that loads go to in turn; two are the double buffer."""
@@ -143,21 +143,30 @@ def waves_of(works: Sequence[GraphWork], batch: int) -> int:
 
 @dataclass(frozen=True)
 class ItemCost:
-    """Latency and energy of one item by itself.
+    """The cost of one item by itself, and of it what is `shared` by a whole wave."""
 
-    Of the energy, `shared_pj` is for a whole wave, and `leakage_pj` grows with the time.
-    """
+    alone: Cost
+    shared: Cost
 
-    latency_ns: Quantity
-    energy_pj: Quantity
-    shared_pj: Quantity
-    leakage_pj: Quantity
+    def in_batch(self, waves_of_item: float, time_of_item: float) -> Quantity:
+        """The energy of an item of a batch, by shares of its waves and of its time alone.
+
+        What is shared is taken once a wave, and leakage for the time that the item has.
+        """
+        parts = dict(self.alone.parts)
+        for name, one in self.shared.parts.items():
+            saved = one.energy.times(waves_of_item - 1)
+            if saved.value:
+                parts[name] = PartShare(parts[name].energy + saved)
+        if "leakage" in parts:
+            parts["leakage"] = PartShare(parts["leakage"].energy.times(time_of_item))
+        return Cost(parts=parts).energy_pj
 
 
 def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSchedule:
     """Schedule a batch of items that walk through graphs one after another."""
-    waves = waves_of(works, batch)
-    wave, missing = -(-batch // waves), item.latency_ns.missing
+    waves, alone = waves_of(works, batch), item.alone.latency_ns
+    wave, missing = -(-batch // waves), alone.missing
     found = {end: _best(works, wave, waves, end) for end in ENDS}
     middle = found["value"]
     makespan = spread(lambda end: found[end].makespan / TICKS, missing)
@@ -165,17 +174,17 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     if middle.held and not missing:
         rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
     of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
-    alone = batch * (item.latency_ns.value or 0.0)
-    less_time = makespan.value / alone - 1 if makespan.value and alone else 0.0
-    saved = item.shared_pj.times(waves / batch - 1) + item.leakage_pj.times(less_time)
+    time_of_item = 1.0
+    if batch > 1 and makespan.value and alone.value:
+        time_of_item = makespan.value / (batch * alone.value)
     return BatchSchedule(
         batch=batch,
         waves=waves,
-        latency_ns=item.latency_ns,
+        latency_ns=alone,
         makespan_ns=makespan if middle.held else Quantity(None, missing),
         bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
-        energy_pj=item.energy_pj + saved if saved.value else item.energy_pj,
+        energy_pj=item.in_batch(waves / batch, time_of_item),
         occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
         pattern=middle.pattern,
         repeats=middle.repeats,

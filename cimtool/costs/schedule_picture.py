@@ -55,8 +55,8 @@ def schedule_svg(estimate: Estimate, title: str) -> str:
     ]
     batch = counted(estimate.batch, "item")
     summary = (
-        f"A batch of {batch}. Bars of every second item are lighter; grey bars are loads, "
-        "digital operations and reads. Right: the share of time that a part is held."
+        f"A batch of {batch}; every second item is lighter; grey: loads, digital operations, "
+        "reads. Right: how long a part is held."
     )
     if not panels:
         summary = "There is no schedule: a time is not known."

@@ -18,55 +18,74 @@ from cimtool.costs.overheads import around, with_leakage
 from cimtool.costs.schedule_batch import item_latency
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
 from cimtool.costs.totals import Cost
-from cimtool.hardware.placement import Placement, placements
+from cimtool.hardware.placement import Placement, floorplan, item_products, placements
 from cimtool.ir.program import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryPair:
+    """Estimates of one model whose graph `graph` holds two galleries of different sizes.
+
+    The second is the larger. Both have the same bits.
+    """
+
+    one: Estimate
+    two: Estimate
+    graph: str = "score"
+
+    def graph_of(self, estimate: Estimate) -> Graph:
+        """The graph that holds the items."""
+        return next(one for one in estimate.program.graphs if one.name == self.graph)
+
+    @cached_property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of items."""
+        found = [item_products(self.graph_of(one)).values() for one in (self.one, self.two)]
+        few, many = (next(iter(held)).stored.shape[1] for held in found)
+        return few, many
+
+    @cached_property
+    def beside(self) -> tuple[Operations, Operations]:
+        """The digital operations beside the products, of each gallery."""
+        few, many = (
+            one.placed((), one.settings).walk(self.graph_of(one)).digital
+            for one in (self.one, self.two)
+        )
+        return few, many
+
+    @cached_property
+    def times(self) -> tuple[Mapping[str, NodeTimes], Mapping[str, NodeTimes]]:
+        """The times of each node, of each gallery."""
+        few, many = (one.work(self.graph_of(one)).times for one in (self.one, self.two))
+        return few, many
+
+    def at(self, items: int) -> WiderGallery:
+        """The estimate for a number of items."""
+        own = {one.name: getattr(self.two, one.name) for one in fields(Estimate)}
+        found = WiderGallery(**{**own, "gallery": items, "pair": self})
+        plain = (floorplan(one.placements, one.target) for one in (found, self.two))
+        if all(plan.resident for plan in plain):
+            self.two.work(self.two.program.text)
+            found.reuse(self.two, self.graph)
+        return found
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class WiderGallery(Estimate):
-    """An estimate for more items than the `program` holds.
+    """An estimate for another number of items than the `program` holds, extrapolated of `pair`."""
 
-    `beside` are the digital operations of its score, `times` the times of each of its nodes.
-    """
-
-    beside: Operations
-    times: Mapping[str, NodeTimes]
-
-    @classmethod
-    def of(cls, one: Estimate, two: Estimate, items: int) -> WiderGallery:
-        """Extrapolate two estimates of galleries of different sizes to `items`."""
-        counts = [estimate.program.gallery_items or 0 for estimate in (one, two)]
-        works = [estimate.placed((), estimate.settings).score or Cost() for estimate in (one, two)]
-        first, second = (work.digital.tallies for work in works)
-
-        def at(kind: str, name: str) -> int:
-            ends = [int(getattr(of.get(kind, Tally()), name)) for of in (first, second)]
-            return ends[0] + (ends[1] - ends[0]) * (items - counts[0]) // (counts[1] - counts[0])
-
-        beside = Operations({kind: Tally(at(kind, "count"), at(kind, "size")) for kind in second})
-        share = (items - counts[0]) / (counts[1] - counts[0])
-        near, far = (estimate.work(estimate.program.score, count).times
-                     for estimate, count in zip((one, two), counts, strict=True))  # fmt: skip
-        times = {
-            name: replace(
-                times, digital=times.digital.times(1 - share) + far[name].digital.times(share)
-            )
-            for name, times in near.items()
-        }
-        own = {one_.name: getattr(one, one_.name) for one_ in fields(Estimate)}
-        return cls(**{**own, "gallery": items, "beside": beside, "times": times})
+    pair: GalleryPair
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
-        """The placement of each layer, of products of the score with all items."""
-        return placements(self.program, self.settings, self.gallery)
+        """The placement of each layer, of products that hold items with all of them."""
+        return placements(self.program, self.settings, {self.pair.graph: self.gallery or 0})
 
-    @cached_property
-    def score(self) -> Cost:
-        """The score of one encoded text against the gallery."""
-        graph = self.program.score
-        moved = around(graph, self.beside, self.floorplan)
-        found = digital_cost(moved, self.rates.prices)
+    def walk(self, graph: Graph, items: int = 0) -> Cost:
+        """The cost of one walk through a graph; in the one that holds items, of all of them."""
+        if graph.name != self.pair.graph:
+            return super().walk(graph, items)
+        found = digital_cost(around(graph, self._beside, self.floorplan), self.rates.prices)
         for place in self.placements:
             if place.graph == graph.name:
                 found = self.layers[place.layer] + found
@@ -74,13 +93,30 @@ class WiderGallery(Estimate):
         found = replace(found, latency_ns=item_latency(self.work(graph), found.latency_ns))
         return with_leakage(found, self.area.leaking, self.rates.prices.node)
 
+    @property
+    def _beside(self) -> Operations:
+        few, many = (work.tallies for work in self.pair.beside)
+        first, second = self.pair.counts
+
+        def at(kind: str, name: str) -> int:
+            ends = [int(getattr(of.get(kind, Tally()), name)) for of in (few, many)]
+            steps = (self.gallery or 0) - first
+            return ends[0] + (ends[1] - ends[0]) * steps // (second - first)
+
+        return Operations({kind: Tally(at(kind, "count"), at(kind, "size")) for kind in many})
+
     def _work(self, graph: Graph, items: int) -> GraphWork:
-        """The tasks of a walk; those of the score take the times of all items."""
+        """The tasks of a walk; those of the items take the time of all."""
         found = super()._work(graph, items)
-        if graph is not self.program.score:
+        if graph.name != self.pair.graph:
             return found
+        few, many = self.pair.times
+        first, second = self.pair.counts
+        share = ((self.gallery or 0) - first) / (second - first)
         times = {
-            name: replace(one, digital=self.times[name].digital)
+            name: replace(
+                one, digital=few[name].digital.times(1 - share) + many[name].digital.times(share)
+            )
             for name, one in found.times.items()
         }
         return replace(found, times=times)

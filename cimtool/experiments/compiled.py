@@ -23,7 +23,7 @@ from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.raw_rows import TimesRaw, times_raw
 from cimtool.costs.render import score_multiplications
-from cimtool.costs.wider_gallery import WiderGallery
+from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SweepReferences, trained_gaussians
@@ -281,7 +281,7 @@ class PointEvaluator:
             )
             for copies in (1, 2)
         )
-        return one if items == held else WiderGallery.of(one, two, items)
+        return one if items == held else GalleryPair(one, two).at(items)
 
     def compiled(
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED

@@ -1,9 +1,9 @@
 """Ways to answer a query by a gallery in the arrays, and the costs of each on the target.
 
 Items are programmed into the arrays, then the same items twice. Both galleries have the same bits,
-so the energy, latency and conversions of a query are linear in the number of items; two galleries
-give the costs of any size. The items are those of calibration if the bundle keeps them, else
-stand-ins with the bits of the compiled features: what a query takes depends on bits and sizes.
+so they give the costs of any size (`costs/wider_gallery.py`). The items are those of calibration if
+the bundle keeps them, else stand-ins with the bits of the compiled features: what a query takes
+depends on bits and sizes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
 from cimtool.costs.scored_pairs import ScoredPairs
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.totals import Cost
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
+from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
+from cimtool.hardware.placement import floorplan
 from cimtool.ir.program import Program
 from cimtool.passes.gallery import ShortlistBits, distance_graph, program_gallery
 from cimtool.reference.bootstrap import counted_share
@@ -47,18 +49,14 @@ SPREAD = 16
 class ArrayWay:
     """A way whose products are in arrays that hold a gallery.
 
-    `walks` are the costs of a text and of these products with galleries of `counts` items. If it
-    draws up a shortlist of `length` items, `exact` is the cost of their digital scores by the size
-    of the gallery. `found` is the cost of the compiled bundle.
+    `pair` has the costs with two galleries. If it draws up a shortlist of `length` items, `exact`
+    is the cost of their digital scores by the size of the gallery.
     """
 
     kind: WayKind
     note: str
-    found: Estimate
-    counts: tuple[int, int]
-    walks: tuple[Cost, Cost]
+    pair: GalleryPair
     use: MemoryUse
-    resident: bool
     exact: Callable[[int], Cost]
     length: int | None = None
     r1: Change | None = None
@@ -69,29 +67,21 @@ class ArrayWay:
         return _named(None if self.length is None else min(self.length, items))
 
     def at(self, items: int) -> GalleryWay:
-        """The way for a number of items; refused if loads of a larger gallery are not known."""
-        few, many = self.counts
-        share = (items - few) / (many - few)
-        first, second = self.walks
-        energy = between(first.energy_pj, second.energy_pj, share)
-        latency = between(first.latency_ns, second.latency_ns, share)
+        """The way for a number of items; refused if they are loaded for each query."""
+        wide = self.pair.at(items)
+        if floorplan(wide.placements, wide.target).loads:
+            why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
+            return GalleryWay(self.kind, self.name(items), items, refused=why)
+        products = wide.walk(self.pair.graph_of(wide))
+        query = wide.text + products
         if self.length is not None:
-            exact = self.exact(items)
-            energy, latency = energy + exact.energy_pj, latency + exact.latency_ns
-        arrays, text = sum(one.arrays_for(items) for one in self.use.matrices), self.found.text
-        tiles, on_chip = self.found.floorplan.tiles + arrays, self.use.arrays_per_chip
-        chips = None if on_chip is None else max(1, -(-tiles // on_chip))
-        if chips is not None and chips > 1 and self.found.target.rewritable == "per-inference":
-            if self.resident:
-                why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
-                return GalleryWay(self.kind, self.name(items), items, refused=why)
-            chips = 1
-        conversions = first.conversions + share * (second.conversions - first.conversions)
+            query += self.exact(items)
         return GalleryWay(
-            self.kind, self.name(items), items, energy_pj=energy, latency_ns=latency, chips=chips,
-            arrays=arrays, cells=self.use.cells // self.use.items,
-            conversions=round(conversions) - text.conversions, r1=self.r1, recall=self.recall,
-            note=self.note,
+            self.kind, self.name(items), items, energy_pj=query.energy_pj,
+            latency_ns=query.latency_ns, chips=wide.floorplan.chips,
+            arrays=sum(one.arrays_for(items) for one in self.use.matrices),
+            cells=self.use.cells // self.use.items, conversions=products.conversions,
+            r1=self.r1, recall=self.recall, note=self.note,
         )  # fmt: skip
 
 
@@ -207,19 +197,13 @@ class WaysInArrays:
         twice = {name: np.concatenate([value, value]) for name, value in once.items()}
         graphs = [make(held) for held in (once, twice)]
         sized = [replace(found, program=job.program_with(graph)) for graph in graphs]
-        few, many = len(once["mu"]), len(twice["mu"])
-        text = sized[1].text
-        first, second = (text + one.walk(graph) for one, graph in zip(sized, graphs, strict=True))
         use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
         r1, recall = self._measured(make, length)
         return ArrayWay(
             kind=kind,
             note=note if self.kept else f"{note}; estimated from the bits of features",
-            found=found,
-            counts=(few, many),
-            walks=(first, second),
+            pair=GalleryPair(sized[0], sized[1], graphs[0].name),
             use=use,
-            resident=sized[1].floorplan.resident,
             exact=self._exact,
             length=length,
             r1=r1,
@@ -254,10 +238,3 @@ def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:
         return GalleryWay(kind, name, items, refused=said)
 
     return refused
-
-
-def between(first: Quantity, second: Quantity, share: float) -> Quantity:
-    """The linear interpolation `first + share (second - first)`; `share` may exceed 1."""
-    if first.value is None or second.value is None:
-        return second
-    return first + (second + first.times(-1)).times(share)

@@ -7,7 +7,7 @@ tile once every array has one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -133,21 +133,23 @@ def _parts(extent: int, size: int) -> list[int]:
 
 
 def placements(
-    program: Program, settings: Settings, items: int | None = None
+    program: Program, settings: Settings, items: Mapping[str, int] | None = None
 ) -> tuple[Placement, ...]:
     """Place every layer of a tiled program, in the order text, video, score, shortlist.
 
-    If the score holds a gallery, it is placed as one of `items` (None: as many as it holds).
+    A graph that is named in `items` is placed as if its gallery had so many.
     """
-    found, held = [], program.gallery_items
+    found = []
     for graph in program.graphs:
         layers, stored = crossbar_layers(graph), stored_cells(graph)
+        many = (items or {}).get(graph.name)
+        held = () if many is None else item_products(graph).values()
         for layer, op in layers.items():
             shares = None if stored[layer] == layer else stored[layer]
             own = settings.of_layer(layer)
             rows, columns = op.stored.shape
-            if graph is program.score and columns == held and items is not None:
-                columns = items
+            if many is not None and any(op is one for one in held):
+                columns = many
             place = placed(graph.name, layer, (rows, columns), op.crossbar, own)
             empty = empty_columns(op.stored) if "zero-slices" in own.skips else 0
             driven, busiest = op.driven or (1.0, 1.0)

@@ -25,13 +25,16 @@ estimate
 estimate.to_dataframe("layers")
 
 # %% [markdown]
-# ## What bounds a query, by the size of the gallery
+# ## What would do instead, by the size of the gallery
 
 # %%
-estimate.plot("time")
+estimate.plot("instead")
+
+# %% [markdown]
+# ## What each part does over time
 
 # %%
-estimate.plot("energy")
+estimate.plot("schedule")
 
 # %% [markdown]
 # ## Galleries of three sizes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.costs.wider_gallery import WiderGallery
+from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.demo.data import DemoFiles
 
 
@@ -32,7 +32,7 @@ def test_two_galleries_tell_the_cost_of_a_third(
         found.append(api.cost(programmed.folder))
     one, two, three = found
     items = 3 * len(video)
-    told = WiderGallery.of(one, two, items)
+    told = GalleryPair(one, two).at(items)
     assert told.gallery == items == three.gallery
     assert told.floorplan == three.floorplan
     assert told.query is not None

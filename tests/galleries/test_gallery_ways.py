@@ -11,10 +11,9 @@ import pytest
 from cimtool import api
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import GalleryWay
 from cimtool.demo.data import DemoFiles
-from cimtool.galleries.gallery_ways import between, gallery_ways, stand_ins
+from cimtool.galleries.gallery_ways import gallery_ways, stand_ins
 
 
 @pytest.fixture(scope="module", params=["hybrid", "in-memory"])
@@ -179,9 +178,3 @@ def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
     best = found.pairs.scores.argmax(axis=1)
     assert few.recall is not None
     assert few.recall.value == (top == best[:, None]).any(axis=1).mean() < 1
-
-
-def test_a_line_through_two_quantities() -> None:
-    first, second = Quantity(1.0, (), 0.5, 2.0, 1.0), Quantity(3.0, ("x",), 1.5, 5.0, 2.0)
-    assert between(first, second, 2.0) == Quantity(5.0, ("x",), 2.5, 8.0, 3.0)
-    assert between(first, Quantity(None, ("all",)), 2.0) == Quantity(None, ("all",))

@@ -54,7 +54,7 @@ class Bench:
         self.differing[tap] += int((found != expected).sum())
 
     def do_handoff(self, version: str) -> None:
-        assert version == "1"
+        assert version == "2"
 
     def do_array(self, rows: str, columns: str) -> None:
         self.extents = int(rows), int(columns)

@@ -68,7 +68,7 @@ def test_each_verdict_has_its_figures_and_its_energy(found: BundleComparison) ->
         own = [text for text in said if text.startswith(f"{name}: ")]
         worth = report.drift.worth
         assert own[0] == f"{name}: {worth.sentence}"
-        assert own[1].startswith(f"{name}: Energy per query: ")
+        assert own[1].startswith((f"{name}: Cheapest among ", f"{name}: Among "))
         details = [f"{name}: {text}" for text in worth.details]
         begin = own.index(details[0])
         assert own[begin : begin + len(details)] == details
