@@ -31,10 +31,10 @@ estimate.to_dataframe("layers")
 estimate.plot("instead")
 
 # %% [markdown]
-# ## What each part does over time
+# ## Where the layers lie
 
 # %%
-estimate.plot("schedule")
+estimate.plot("placement")
 
 # %% [markdown]
 # ## Galleries of three sizes
