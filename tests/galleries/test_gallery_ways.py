@@ -80,7 +80,7 @@ def test_stand_ins_take_what_calibration_items_take(
     assert len(estimated) == 3
     for key, one in estimated.items():
         assert one.note.endswith("; estimated from the bits of features")
-        assert one.energy_pj.value == pytest.approx(known[key].energy_pj.value, rel=0.15)
+        assert one.energy_pj.value == pytest.approx(known[key].energy_pj.value, rel=0.25)
         assert one.cells == pytest.approx(known[key].cells, rel=0.15)
 
 
