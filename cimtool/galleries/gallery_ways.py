@@ -106,19 +106,21 @@ def gallery_ways(
         yield _refused("shortlist", compiled.settings.shortlist or DEFAULT_SHORTLIST, error)
         return
     kept = QUERIES in compiled.manifest["files"]
-    features = compiled.queries if kept else stand_ins(compiled.program)
-    job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)
-    if len(job.right.get("mu", ())) < 2:
-        kept, features = False, stand_ins(compiled.program)
-        job = GalleryJob(compiled, {}, Simulator(compiled.program), kept=features)
-    yield from WaysInArrays(job, found, pairs if kept else None, kept).ways()
+    job_of = partial(GalleryJob, compiled, {}, Simulator(compiled.program))
+    if kept:
+        job = few = job_of(kept=compiled.queries)
+        kept = len(job.right.get("mu", ())) >= 2
+    if not kept:
+        job, few = (job_of(kept=stand_ins(compiled.program, ends)) for ends in (True, False))
+    yield from WaysInArrays(job, few, found, pairs if kept else None, kept).ways()
 
 
-def stand_ins(program: Program) -> dict[str, Array]:
+def stand_ins(program: Program, ends: bool) -> dict[str, Array]:
     """Features of MOST_ITEMS texts and items with the bits of a compiled program.
 
-    They are drawn around the middle of each feature's range; every row has one number at either
-    end of it, so that the values take as many bits as any. Terms of a row alone are at the middle.
+    They are drawn around the middle of each feature's range. With `ends` every row has one number
+    at either end of it, so that the values take as many bits as any; codes of few bits would be
+    chosen for these alone. Terms of a row alone are at the middle.
     """
     drawn, found = np.random.default_rng(0), {}
     for name, known in program.score.inputs.items():
@@ -129,7 +131,7 @@ def stand_ins(program: Program) -> dict[str, Array]:
             continue
         normal = drawn.normal(size=(MOST_ITEMS, int(known.shape[1])))
         rows = np.rint(middle + (high - low) * (normal / SPREAD)).astype(np.int64).clip(low, high)
-        row = np.arange(MOST_ITEMS)
+        row = np.arange(MOST_ITEMS if ends else 0)
         for end, at in ((low, row % rows.shape[1]), (high, (row + 1) % rows.shape[1])):
             rows[row, at] = np.broadcast_to(end, rows.shape[1])[at]
         found[name] = rows
@@ -138,9 +140,13 @@ def stand_ins(program: Program) -> dict[str, Array]:
 
 @dataclass(frozen=True, eq=False)
 class WaysInArrays:
-    """The ways in which arrays hold the items of a `job`; `kept` if these are of calibration."""
+    """The ways in which arrays hold the items of a `job`; `kept` if these are of calibration.
+
+    Codes of few bits are chosen for the items of `few`, and hold these.
+    """
 
     job: GalleryJob
+    few: GalleryJob
     found: Estimate
     pairs: ScoredPairs | None
     kept: bool
@@ -169,30 +175,34 @@ class WaysInArrays:
 
     def ways(self) -> Iterator[WayOfSize]:
         """The whole score in the memory, then shortlists; those of no array with the reason."""
-        yield self._sized("in the memory", self.job.whole, "the whole score")
+        yield self._sized(self.job, "in the memory", self.job.whole, "the whole score")
         settings, length = self.job.compiled.settings, self.length
         try:
             distances = distance_graph(self.job.compiled.program.score)
         except CimError as error:
             yield _refused("shortlist", length, error)
             return
-        few, (item, query) = self.job.few_bits, FEW_BITS
+        few, (item, query) = self.few.few_bits, FEW_BITS
         for dimensions in (None, len(few.of_item) // SHARE if self.kept else 0):
             bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
             if dimensions is None or 0 < dimensions <= few.principal.most:
-                yield self._sized("shortlist", self.job.maker(bits), str(bits), length)
+                yield self._sized(self.few, "shortlist", self.few.maker(bits), str(bits), length)
         whole = partial(program_gallery, distances, settings=settings)
-        yield self._sized("shortlist", whole, "items of whole mu", length)
+        yield self._sized(self.job, "shortlist", whole, "items of whole mu", length)
 
-    def _sized(self, kind: WayKind, make: Maker, note: str, length: int | None = None) -> WayOfSize:
+    def _sized(
+        self, job: GalleryJob, kind: WayKind, make: Maker, note: str, length: int | None = None
+    ) -> WayOfSize:
         try:
-            return self._way(kind, make, note, length).at
+            return self._way(job, kind, make, note, length).at
         except CimError as error:
             return _refused(kind, length, error)
 
-    def _way(self, kind: WayKind, make: Maker, note: str, length: int | None) -> ArrayWay:
+    def _way(
+        self, job: GalleryJob, kind: WayKind, make: Maker, note: str, length: int | None
+    ) -> ArrayWay:
         """A way with its products in arrays; CimError if no array can hold the items."""
-        job, found = self.job, self.found
+        found = self.found
         once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
         twice = {name: np.concatenate([value, value]) for name, value in once.items()}
         graphs = [make(held) for held in (once, twice)]
