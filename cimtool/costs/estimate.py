@@ -198,21 +198,26 @@ class Estimate(ScoredQuery):
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
         """The cost of one walk through a graph; its latency is that of its schedule."""
-        extents, total = {"n": 1, "m": items}, Cost()
-        work = []
+        total = Cost()
         for node in graph.nodes:
-            work += [digital(graph, node, extents), traffic(graph, node, extents)]
             if (layer := graph.layer(node)) in self.layers:
                 total += self.layers[layer].times(self.products[layer])
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
-        work.append(self._gallery_reads(graph, extents))
-        moved = around(graph, Operations.sum(work), self.floorplan)
+        moved = around(graph, self.digital_work(graph, items), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)
         latency = item_latency(self.work(graph, items), total.latency_ns)
         total = replace(total, latency_ns=latency)
         return with_leakage(total, self.area.leaking, self.rates.prices.node)
+
+    def digital_work(self, graph: Graph, items: int = 0) -> Operations:
+        """The digital operations of one walk, with moves of numbers and reads of a gallery."""
+        extents = {"n": 1, "m": items}
+        work = []
+        for node in graph.nodes:
+            work += [digital(graph, node, extents), traffic(graph, node, extents)]
+        return Operations.sum([*work, self._gallery_reads(graph, extents)])
 
     @cached_property
     def _works(self) -> dict[tuple[str, int], GraphWork]:

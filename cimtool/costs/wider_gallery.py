@@ -11,13 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from cimtool.costs.charges import digital_cost, loading
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.overheads import around, with_leakage
-from cimtool.costs.schedule_batch import item_latency
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import Placement, floorplan, item_products, placements
 from cimtool.ir.program import Graph
 
@@ -47,10 +43,7 @@ class GalleryPair:
     @cached_property
     def beside(self) -> tuple[Operations, Operations]:
         """The digital operations beside the products, of each gallery."""
-        few, many = (
-            one.placed((), one.settings).walk(self.graph_of(one)).digital
-            for one in (self.one, self.two)
-        )
+        few, many = (one.digital_work(self.graph_of(one)) for one in (self.one, self.two))
         return few, many
 
     @cached_property
@@ -63,8 +56,7 @@ class GalleryPair:
         """The estimate for a number of items."""
         own = {one.name: getattr(self.two, one.name) for one in fields(Estimate)}
         found = WiderGallery(**{**own, "gallery": items, "pair": self})
-        plain = (floorplan(one.placements, one.target) for one in (found, self.two))
-        if all(plan.resident for plan in plain):
+        if not found.loaded and self.two.floorplan.resident:
             self.two.work(self.two.program.text)
             found.reuse(self.two, self.graph)
         return found
@@ -81,20 +73,15 @@ class WiderGallery(Estimate):
         """The placement of each layer, of products that hold items with all of them."""
         return placements(self.program, self.settings, {self.pair.graph: self.gallery or 0})
 
-    def walk(self, graph: Graph, items: int = 0) -> Cost:
-        """The cost of one walk through a graph; in the one that holds items, of all of them."""
-        if graph.name != self.pair.graph:
-            return super().walk(graph, items)
-        found = digital_cost(around(graph, self._beside, self.floorplan), self.rates.prices)
-        for place in self.placements:
-            if place.graph == graph.name:
-                found = self.layers[place.layer] + found
-        found += loading(graph.name, self.placements, self.floorplan, self.rates)
-        found = replace(found, latency_ns=item_latency(self.work(graph), found.latency_ns))
-        return with_leakage(found, self.area.leaking, self.rates.prices.node)
+    @cached_property
+    def loaded(self) -> bool:
+        """True if the chip does not hold all layers and items at once, and loads them."""
+        return not floorplan(self.placements, self.target).resident
 
-    @property
-    def _beside(self) -> Operations:
+    def digital_work(self, graph: Graph, items: int = 0) -> Operations:
+        """The digital operations of one walk; those of the items grow with their number."""
+        if graph.name != self.pair.graph:
+            return super().digital_work(graph, items)
         few, many = (work.tallies for work in self.pair.beside)
         first, second = self.pair.counts
 

@@ -26,7 +26,6 @@ from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
-from cimtool.hardware.placement import floorplan
 from cimtool.ir.program import Program
 from cimtool.passes.gallery import ShortlistBits, distance_graph, program_gallery
 from cimtool.reference.bootstrap import counted_share
@@ -69,7 +68,7 @@ class ArrayWay:
     def at(self, items: int) -> GalleryWay:
         """The way for a number of items; refused if they are loaded for each query."""
         wide = self.pair.at(items)
-        if floorplan(wide.placements, wide.target).loads:
+        if wide.loaded:
             why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
             return GalleryWay(self.kind, self.name(items), items, refused=why)
         products = wide.walk(self.pair.graph_of(wide))
