@@ -188,6 +188,20 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
     assert conversions[0] < conversions[1]
 
 
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The jobs of all compilations of a search of one round, in their order."""
+    found: list[Job] = []
+
+    def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
+        found.append(job)
+        return run_passes(passes, program, job, say)
+
+    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
+    monkeypatch.setattr(solved_bits, "run_passes", noted)
+    return found
+
+
 def limited_to(search: BitSolver, limit: float, factor: float = 1.0) -> BitSolver:
     """A search for an error, all calibration rows times a factor."""
     text, video = (
@@ -207,16 +221,8 @@ def test_a_limit_holds_for_the_model_that_all_rows_make(search: BitSolver) -> No
 
 @pytest.mark.thorough("a compilation of all rows")
 def test_the_model_of_all_rows_is_compiled_as_the_bundle_will_be(
-    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_trunk: DemoFiles, tmp_path: Path, jobs: list[Job]
 ) -> None:
-    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
-    jobs: list[Job] = []
-
-    def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
-        jobs.append(job)
-        return run_passes(passes, program, job, say)
-
-    monkeypatch.setattr(solved_bits, "run_passes", noted)
     with np.load(small_trunk.calibration) as held:
         count = len(held["video"])
         right = np.roll(np.arange(count), 1)[: len(held["text"])]
@@ -309,17 +315,9 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
 
 
 def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
-    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_trunk: DemoFiles, tmp_path: Path, jobs: list[Job]
 ) -> None:
     """Half of the rows rounds weights; of the others each quarter has its part."""
-    monkeypatch.setattr(solved_bits, "ROUNDS", 1)
-    jobs: list[Job] = []
-
-    def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
-        jobs.append(job)
-        return run_passes(passes, program, job, say)
-
-    monkeypatch.setattr(solved_bits, "run_passes", noted)
     with np.load(small_trunk.calibration) as held:
         count = len(held["text"])
         text = held["text"]
