@@ -73,10 +73,10 @@ def leakage_density(node: float) -> Quantity:
 def with_leakage(cost: Cost, area: Quantity, node: float) -> Cost:
     """The cost with the leakage of an area in mm2 at a node for the time that is known.
 
-    Without an area, leakage is missing; mW times ns are pJ.
+    Without an area, leakage is missing; of no area there is none. mW times ns are pJ.
     """
     time = cost.latency_ns
-    if not time.value:
+    if not time.value or area.value == 0:
         return cost
     if area.value is None:
         leaked = Quantity(None, ("leakage",))

@@ -128,10 +128,11 @@ def test_a_tuning(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     ran = cimtool(
         *("tune", "--projectors", images.projectors, "--poly", images.poly),
         *("--calibration", images.calibration, "--data", images.eval),
-        *("--target", "isaac-rram-128", "--budget", "logit_rmse=18", "--cost", "energy"),
+        *("--target", "isaac-rram-128", "--budget", "logit_rmse=18"),
+        *("--objective", "encoding_energy"),
         *("--weight-bits", 2, "--activation-bits", 2, "-o", tmp_path / "bits.toml"),
     )
-    assert "pJ of one text and one image" in require_images(ran.out)
+    assert "energy of one text and one image: " in require_images(ran.out)
 
 
 @pytest.mark.parametrize("kind", ["input", "mu", "s", "s_self"])

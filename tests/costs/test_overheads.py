@@ -55,6 +55,7 @@ def test_leakage_is_density_by_area_by_time() -> None:
     unknown = with_leakage(cost, Quantity(None, ("arrays",)), 40)
     assert unknown.energy_pj.missing == ("leakage",)
     assert with_leakage(Cost(), Quantity(2.0), 40) == Cost()
+    assert with_leakage(cost, Quantity(0.0), 40) == cost
 
 
 def test_a_density_is_interpolated_between_nodes_and_held_outside() -> None:

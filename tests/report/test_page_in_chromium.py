@@ -87,7 +87,7 @@ def test_the_pictures_are_there(page: Page, address: str, report: Report) -> Non
         " return [box.width, box.height, svg.getAttribute('aria-label').length] })"
     )
     columns = sum(len(layer.converters) for layer in report.causes.layers)
-    assert len(sizes) == 9 + columns
+    assert len(sizes) == 8 + columns
     assert all(min(size) > 10 for size in sizes)
     image = page.locator("img").evaluate("i => [i.complete, i.naturalWidth, i.alt.length]")
     assert image[0]
