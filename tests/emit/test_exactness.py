@@ -41,7 +41,7 @@ from cimtool.ir.types import Type, real
 from cimtool.simulation.simulator import Runner
 
 LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
-BLOCKS, BLOCK = 8, 90
+BLOCKS, BLOCK = 16, 45
 DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 
 
@@ -206,6 +206,7 @@ def features(crossbar: Crossbar) -> list[str]:
     return [name for name, has in present.items() if has]
 
 
+@pytest.mark.thorough("it counts the forms of every block")
 def test_random_cases_reach_every_form() -> None:
     """The seeds above clip, round, complement and mix."""
     seen: Counter[str] = Counter()

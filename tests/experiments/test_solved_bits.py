@@ -314,6 +314,7 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
         prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
 
 
+@pytest.mark.thorough("two searches with rounding that learns")
 def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
     small_trunk: DemoFiles, tmp_path: Path, jobs: list[Job]
 ) -> None:
