@@ -42,7 +42,7 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
     """A sentence if no source, or an unconfirmed one, says that converters can be set so."""
     kind = settings.references
     scope = SCOPES[kind]
-    if scope.within(SCOPES[target.keys.references]):
+    if not scope.chosen or scope.within(SCOPES[target.keys.references]):
         return []
     every = [settings, *(settings.of_layer(one.pattern) for one in settings.layers)]
     if all(one.adc_bits is None for one in every):

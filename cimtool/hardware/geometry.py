@@ -143,7 +143,7 @@ def _check_skips(keys: Keys) -> None:
     if not keys.skips:
         return
     said = f"skips = {list(keys.skips)}: a sum of 0 that is not read must count 0"
-    if keys.references != "fixed":
+    if keys.references not in ("full-scale", "fixed"):
         raise ValueError(
             f'{said}, and references = "{keys.references}" sets offsets; expected references = '
             '"fixed" with it'

@@ -1,6 +1,7 @@
 """References of converters: the step and the offset with which the columns of a slice convert.
 
-A converter whose references are fixed counts steps of 2^e of a column sum's unit from zero. Where
+A converter of full scale has one step, from zero, with which its codes cover all sums of an array.
+One whose references are fixed counts steps of 2^e of a column sum's unit from zero. Where
 references can be set, the step S and the offset O are whole numbers of 2^-REFERENCE_BITS of that
 unit, S for a slice and O for each physical column or for the slice, set when weights are loaded,
 once for all cycles or for each of them:
@@ -23,14 +24,15 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 
-AdcReferenceKind = Literal["fixed", "slice", "column", "cycle", "levels"]
+AdcReferenceKind = Literal["full-scale", "fixed", "slice", "column", "cycle", "levels"]
 """The references that can be set:
 
-    fixed    none
-    slice    a step and an offset per slice
-    column   a step per slice, an offset per column
-    cycle    for each cycle a step per slice and an offset per column
-    levels   levels per slice, an offset per column
+    full-scale  none: the codes cover whatever an array can sum
+    fixed       a step of 2^e per slice
+    slice       a step and an offset per slice
+    column      a step per slice, an offset per column
+    cycle       for each cycle a step per slice and an offset per column
+    levels      levels per slice, an offset per column
 """
 
 
@@ -38,14 +40,16 @@ AdcReferenceKind = Literal["fixed", "slice", "column", "cycle", "levels"]
 class ReferenceScope:
     """The extent for which the references of a kind are set.
 
-    `set`: anything is; `columns`: each column has an offset; `cycles`: each cycle has references;
-    `levels`: a slice has levels in place of equal steps.
+    `set`: steps are no powers of two, or there are offsets; `columns`: each column has an offset;
+    `cycles`: each cycle has references; `levels`: a slice has levels in place of equal steps;
+    `chosen`: steps are those that are best for a slice, not that of the full scale.
     """
 
     set: bool = True
     columns: bool = False
     cycles: bool = False
     levels: bool = False
+    chosen: bool = True
 
     def within(self, other: ReferenceScope) -> bool:
         """The other sets all that this one does."""
@@ -55,6 +59,7 @@ class ReferenceScope:
 
 
 SCOPES: dict[AdcReferenceKind, ReferenceScope] = {
+    "full-scale": ReferenceScope(chosen=False),
     "fixed": ReferenceScope(set=False),
     "slice": ReferenceScope(),
     "column": ReferenceScope(columns=True),

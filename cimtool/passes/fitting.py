@@ -10,7 +10,7 @@ import numpy as np
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import map_rows
-from cimtool.hardware.bounds import lossless
+from cimtool.hardware.bounds import full_scale, lossless
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.figures import SettableReference
@@ -117,11 +117,17 @@ def column_errors(
     """
     sums, law = GroupSums(op, x), op.crossbar.law
     for column in op.layer.columns:
-        if law is None or lossless(column.bounds, op.crossbar):
+        if law is None or lossless(column.bounds, op.crossbar, op.weight.shape[0]):
             yield None
             continue
         tried = Trial(op, law, sums, column, limits, tuple(steps))
-        yield tried.near_the_best(scope) if scope.set else tried.powers_of_two()
+        if not scope.chosen:
+            step = full_scale(law, op.crossbar, op.weight.shape[0])
+            yield tried.tried([AdcReferences.from_zero(step)])
+        elif scope.set:
+            yield tried.near_the_best(scope)
+        else:
+            yield tried.powers_of_two()
 
 
 @dataclass(frozen=True)
