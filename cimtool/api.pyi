@@ -124,8 +124,9 @@ def compile(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
       offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
       and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
@@ -224,8 +225,9 @@ def prepare(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
       offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
       and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
@@ -797,8 +799,9 @@ def fine_tune(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
       offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
       and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
@@ -1009,8 +1012,9 @@ def tune(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
       offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
       and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.

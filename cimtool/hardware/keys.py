@@ -99,6 +99,18 @@ class Keys(TomlTable):
 
     weight_bits: Bits = key("Bits of a weight.", "weights.bits", per_layer=True)
     input_bits: Bits = key("Bits of the embeddings.", "input.bits")
+    most_weight_bits: Bits | None = key(
+        "Most bits of a weight that the hardware takes; if left out, as many as its cells hold.",
+        "weights.most_bits",
+        default=None,
+        setting="",
+    )
+    most_input_bits: Bits | None = key(
+        "Most bits of an input that the hardware takes; if left out, any, in more cycles.",
+        "input.most_bits",
+        default=None,
+        setting="",
+    )
     activation_bits: Bits = key("Bits of hidden activations.", "activations.bits", per_layer=True)
     feature_bits: FeatureBits = key(
         "Bits of mu, and of the variance in cross terms.", "activations.feature_bits"
@@ -216,6 +228,16 @@ class Keys(TomlTable):
         default=None,
         metavar="L",
     )
+
+    @property
+    def most_bits(self) -> dict[str, int]:
+        """The most bits that the hardware takes, by the name of each setting that it limits."""
+        limits = {
+            "weight_bits": self.most_weight_bits,
+            "activation_bits": self.most_input_bits,
+            "input_bits": self.most_input_bits,
+        }
+        return {name: most for name, most in limits.items() if most is not None}
 
     @property
     def weight_code(self) -> WeightCode:
