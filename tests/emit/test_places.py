@@ -86,7 +86,7 @@ def test_no_part_of_a_hand_off_writes_outside(
     own = output / part.folder
     own.mkdir(parents=True)
     request = Request(noise=NoiseOptions(model="neurram", trials=1))
-    if any("LAYER/" in file for file in part.files):
+    if any("LAYER/" in file for file in part.told):
         with pytest.raises(CimError, match="is not a path below the folder that is written"):
             part.write(HandoffSource(forged, request), own)
     else:

@@ -20,7 +20,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
-from cimtool.handoff.layers import hex_lines
+from cimtool.handoff.formats import hex_lines
 from cimtool.handoff.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, input_limits
 from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
