@@ -74,7 +74,7 @@ class HandoffExporter(Exporter):
             steps = steps_text(source.layers, source.lanes)
             (folder / STEPS_FILE).write_text(steps, "utf-8")
             layout = layout_of(source, parts)
-            text = json.dumps(layout.model_dump(), indent=1) + "\n"
+            text = json.dumps(layout.model_dump(exclude_none=True), indent=1) + "\n"
             (folder / LAYOUT).write_text(text, "utf-8")
             page = format_text(source, parts, folder, layout)
             (folder / FORMAT).write_text(page, "utf-8")

@@ -37,11 +37,14 @@ class NumberLayout(TomlTable):
         description="of lines; the last runs fastest. Extents are those of the layer"
     )
     lanes: str | None = Field(
-        description="the axis within a line, place 0 in the lowest bits; null: one number a line"
+        default=None,
+        description="the axis within a line, place 0 in the lowest bits; left out: one number a "
+        "line",
     )
     bits: int | None = Field(
-        description="of a number, in two's complement, in ceil(bits / 4) hexadecimal digits; null: "
-        "lane_bits in dies/dies.json"
+        default=None,
+        description="of a number, in two's complement, in ceil(bits / 4) hexadecimal digits; left "
+        "out: lane_bits in dies/dies.json",
     )
     what: str = Field(description="what the numbers are")
 
@@ -65,7 +68,9 @@ class CellsLayout(TomlTable):
         description="the polarity of a pair, and of its lanes, that comes first"
     )
     digits: WordDigits = Field(description="of a word")
-    word_bits: int | None = Field(description="of a word; null: a line is one word")
+    word_bits: int | None = Field(
+        default=None, description="of a word; left out: a line is one word"
+    )
     bit_order: BitOrder = Field(
         description="the end of a word, its lowest or its highest bit, where cells, and the bits of "
         "a cell, begin"

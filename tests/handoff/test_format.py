@@ -85,3 +85,55 @@ def test_every_kind_of_array_is_read(
     tmp_path: Path,
 ) -> None:
     assert_nothing_differs(*read(handoff_of_kind(kind, tmp_path)))
+
+
+OWN_ORDER = """name = "own"
+title = "Own order"
+base = "prime-rram-256"
+figures = []
+[array]
+pairs = "{pairs}"
+signed_rows = {rows}
+signed_cols = {columns}
+[image]
+columns = "slice-major"
+pair = "negative-first"
+rows = "descending"
+word_bits = 12
+bit_order = "msb-first"
+digits = "{digits}"
+"""
+
+
+def handed_off(files: DemoFiles, folder: Path, target: str, **choices: Any) -> Path:
+    bundle = api.compile(
+        files.projectors, files.poly, calibration=files.calibration, target=target,
+        output=folder / "bundle", **choices,
+    )  # fmt: skip
+    export_bundle(bundle, "handoff", folder / "handoff", Request(layers="text.*"))
+    return folder / "handoff"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "rows", "columns", "digits"),
+    [("columns", 256, 64, "binary"), ("rows", 128, 128, "hex")],
+)
+def test_cells_of_another_order_are_read(
+    pairs: str, rows: int, columns: int, digits: str,
+    read: Callable[[Path], tuple[int, Counts]], small_trunk: DemoFiles, tmp_path: Path,
+) -> None:  # fmt: skip
+    text = OWN_ORDER.format(pairs=pairs, rows=rows, columns=columns, digits=digits)
+    (tmp_path / "own.toml").write_text(text)
+    folder = handed_off(small_trunk, tmp_path, str(tmp_path / "own.toml"), array="24x20")
+    assert_nothing_differs(*read(folder))
+
+
+@pytest.mark.thorough("a bundle of each shipped target", quick=("dcim-28nm-isscc22",))
+@pytest.mark.parametrize("target", target_names())
+def test_every_target_is_read(
+    target: str,
+    read: Callable[[Path], tuple[int, Counts]],
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:
+    assert_nothing_differs(*read(handed_off(small_trunk, tmp_path, target)))
