@@ -18,7 +18,6 @@ from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.bundle.dies import DrawnDies, NoiseOptions
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 
-
 LARGE = 100_000_000
 """Bytes of an export from which on a log tells its size too."""
 
@@ -147,8 +146,8 @@ def _checked_size(bundle: Bundle, format_name: str, request: Request) -> int:
     if size > request.max_size:
         raise ArgumentError(
             '{format_name} "{}" takes about {} ({}), more than {max_size} of {}; expected fewer '
-            "{layers}, another {format_name} that has a part of it, or a larger {max_size}; nothing "
-            "was written",
+            "{layers}, another {format_name} that has a part of it, or a larger {max_size}; "
+            "nothing was written",
             format_name,
             amount_text(size),
             listed,

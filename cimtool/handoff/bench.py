@@ -356,8 +356,9 @@ RANDOM_PART = HandoffPart(
     folder="random",
     title="Random inputs for the bench, compared with the golden model",
     write=write_random,
-    size=lambda source: sum(
-        cells.digits.nbytes for one in source.layers for cells in one.op.layer.cells.slices
+    size=lambda source: (
+        sum(cells.digits.nbytes for one in source.layers for cells in one.op.layer.cells.slices)
+        + len(_source(VECTORS) + _source(DPI))
     ),
     files={
         VECTORS: "draws random inputs, in place of those in `taps/`",

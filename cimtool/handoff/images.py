@@ -176,8 +176,8 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
 
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
-    op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
-    cycles = crossbar.reference_cycles
+    columns = layer.op.layer.columns
+    cycles = layer.op.crossbar.reference_cycles
     steps = np.array([one.step for one in columns]).reshape(-1, cycles)
     CONSTANTS["steps"].write(folder, steps, layer=layer.name)
     for name in ("thresholds", "levels") if "tables" in layer.facts else ():

@@ -54,8 +54,8 @@ IMAGES_FIELDS = {
 
 TAPS_FIELDS = {
     "vectors.LAYER": "the names of its inputs, in their order",
-    "ends.FILE": "`axes` and `shape` of a file of `text/`, `video/` or `score/`; the last axis runs "
-    "fastest",
+    "ends.FILE": "`axes` and `shape` of a file of `text/`, `video/` or `score/`; the last axis "
+    "runs fastest",
 }
 
 DIES_FIELDS = {

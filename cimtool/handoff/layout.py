@@ -72,8 +72,8 @@ class CellsLayout(TomlTable):
         default=None, description="of a word; left out: a line is one word"
     )
     bit_order: BitOrder = Field(
-        description="the end of a word, its lowest or its highest bit, where cells, and the bits of "
-        "a cell, begin"
+        description="the end of a word, its lowest or its highest bit, where cells, and the bits "
+        "of a cell, begin"
     )
 
 
@@ -101,8 +101,8 @@ class LayoutFile(TomlTable):
     files: dict[str, NumberLayout]
     cells: CellsLayout
     lanes: tuple[str, ...] = Field(
-        description="axes of converted columns, the last runs fastest; `polarity` has 2 places where "
-        "each cell of a pair is converted, in the order of `pair`. The unit column is last"
+        description="axes of converted columns, the last runs fastest; `polarity` has 2 places "
+        "where each cell of a pair is converted, in the order of `pair`. The unit column is last"
     )
     tables: dict[str, TableLayout]
     steps: dict[str, dict[str, str]] = Field(

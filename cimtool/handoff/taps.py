@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.handoff.formats import NumberFile
@@ -257,8 +258,10 @@ def write_dies(source: HandoffSource, folder: Path) -> None:
     for index, die in enumerate(dies(source.bundle, conditions, total)):
         graphs = {graph.name: graph for graph in die.program.graphs}
         for layer in source.layers:
+            name = f"d{index}/{layer.name}"
+            place_in(folder, name).mkdir(parents=True)
             op = graphs[layer.graph.name].operations(NoisyMvm)[layer.node.name]
-            layers[f"d{index}/{layer.name}"] = _write_die(layer, op, folder, f"d{index}")
+            layers[name] = _write_die(layer, op, folder, f"d{index}")
         countdown.tell(f"die {index + 1} of {total}: written", index + 1, total)
     described = dies_described(options) | {"read": conditions.when, "layers": layers}
     (folder / DIES_FILE).write_text(json.dumps(described, indent=1) + "\n", "utf-8")

@@ -108,7 +108,10 @@ class Worked:
             f" column 0. Its inputs are {given}{rest}; all others are 0."
         )
         lift = crossbar.inputs.lift
-        yield f"**Digits** of row {row}, whose input is {x[row]}, and {x[row] + lift} with the addend {lift}:"
+        yield (
+            f"**Digits** of row {row}, whose input is {x[row]}, and {x[row] + lift} with the "
+            f"addend {lift}:"
+        )
         rows = [
             (
                 n,
@@ -131,8 +134,8 @@ class Worked:
         ]
         shown = int(self.seen.shift_add[v, 0, 0])
         yield (
-            f"**Shift-and-add** over the cycles that are not 0: {' '.join(parts) or '0'} = {shown}, "
-            f"lane 0 of line {v + 1} of `taps/{layer.name}/r0.c0/g0.shift_add.hex`."
+            f"**Shift-and-add** over the cycles that are not 0: {' '.join(parts) or '0'} = "
+            f"{shown}, lane 0 of line {v + 1} of `taps/{layer.name}/r0.c0/g0.shift_add.hex`."
         )
         groups = self.seen.shift_add[v, :, 0].tolist()
         listed = " + ".join(f"({n})" for n in groups[:SHOWN])
@@ -146,7 +149,7 @@ class Worked:
             f"{places} = {total + half >> places}; with the bias {op.layer.bias[0]} it is "
             f"{summed[v, 0]}, line {v * width + 1} of `taps/{layer.name}/layer_sum.hex`."
         )
-        for place, after in layer.requantisations.items():
+        for place in layer.requantisations:
             yield self._requantised(place, int(summed[v, 0]), v * width + 1)
 
     def _converters(self, row: int) -> Iterator[str]:
@@ -176,8 +179,8 @@ class Worked:
         if crossbar.unit_column:
             total, step, offset, code = self.converter(crossbar.slices, c)
             yield (
-                f"The unit column, the last lane, has the sum {total}, offset {offset}, step {step},"
-                f" code {code} and value {self.value(crossbar.slices, c)}."
+                f"The unit column, the last lane, has the sum {total}, offset {offset}, "
+                f"step {step}, code {code} and value {self.value(crossbar.slices, c)}."
             )
         yield (
             f"The cycle adds {self.part(c)}: the last column, less the offset of weights "
