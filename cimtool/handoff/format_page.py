@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.handoff.directed import CONVERTER_FIELDS
-from cimtool.handoff.formats import AXES, PLACES, WHERE, NumberFile
+from cimtool.handoff.formats import AXES, NUMBER_BITS, PLACES, WHERE, NumberFile
 from cimtool.handoff.json_fields import DIES_FIELDS, HANDOFF_FIELDS, IMAGES_FIELDS, TAPS_FIELDS
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.layout import LayoutFile, extents
@@ -18,6 +18,9 @@ from cimtool.handoff.worked import Worked
 from cimtool.report.page import render_file
 
 FORMAT = "FORMAT.md"
+DIE_LANES = {"die_cells": "cells", "die_sums": "sums", "die_codes": "codes"}
+"""Widths of lanes in `dies.json`, by the name of a file's bits."""
+
 ENDING = 36
 """Digits of a line that are shown, at its end."""
 
@@ -78,11 +81,12 @@ def _example(source: HandoffSource, part: HandoffPart, name: str, folder: Path) 
 
 
 def _bits(source: HandoffSource, file: NumberFile, layer: DrivenLayer, folder: Path) -> int:
-    if not file.bits.startswith("die_"):
-        return {"number": 64, **vars(source.lanes)}[file.bits]
+    widths = {"number": NUMBER_BITS, **vars(source.lanes)}
+    if file.bits in widths:
+        return int(widths[file.bits])
     dies = json.loads((folder / "dies" / "dies.json").read_text("utf-8"))
     held: dict[str, int] = dies["layers"][f"d0/{layer.name}"]["lane_bits"]
-    return held[file.bits.removeprefix("die_")]
+    return held[DIE_LANES[file.bits]]
 
 
 def _line_worked(file: NumberFile, path: str, folder: Path, bits: int, layer: DrivenLayer) -> str:
@@ -114,18 +118,18 @@ def _number(text: str, bits: int) -> str:
 
 def _cells(layers: Sequence[DrivenLayer], folder: Path, layout: LayoutFile) -> list[str]:
     """A line of cells of the first array, and the first weight that it holds."""
-    layer = next(one for one in layers if one.cells == one.name)
-    path = layout.cells.path.format(array=f"{layer.name}/r0.c0")
-    order, layout, bits = layer.layout.order, layer.layout, layer.image.cell_bits
-    text = (folder / path).read_bytes()
-    lines = text.decode("ascii").splitlines()
+    layer = layers[0]
+    path = layout.cells.path.format(array=f"{layer.cells}/r0.c0")
+    order, places, bits = layer.layout.order, layer.layout, layer.image.cell_bits
+    content = (folder / path).read_bytes()
+    lines = content.decode("ascii").splitlines()
     number = len(lines) if order.rows == "descending" else 1
     line = lines[number - 1]
     shown = line if len(line) <= ENDING else f"...{line[-ENDING:]}"
     if order.bit_order == "msb-first" and len(line) > ENDING:
         shown = f"{line[:ENDING]}..."
-    cells = order.in_rows(order.cells(text, layout.rows, layout.columns, bits))[None]
-    held = layout.digits(cells, slice(0, 1))[0, 0]
+    cells = order.in_rows(order.cells(content, places.rows, places.columns, bits))[None]
+    held = places.digits(cells, slice(0, 1))[0, 0]
     code, stored = layer.image, layer.op.stored
     per = 1 + layer.op.crossbar.columns_by_polarity
     terms, total = [], -code.offset

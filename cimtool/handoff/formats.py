@@ -39,6 +39,9 @@ AXES = {
     "lane": "converted columns of an array: its weights' slices and polarities, then the unit "
     "column if there is one",
     "weight": "weights side by side in an array; of the last array of a layer, some are unused",
+    "slice": "slices of a weight",
+    "pair": "cells of a slice: 2 if a digit is a pair of cells",
+    "polarity": "lanes of a slice: 2 if each cell of a pair is converted by itself",
     "column": "columns of the layer's weights: its outputs",
     "converter": "converted slices, in the order of the lines `slice`, then the unit column if "
     "there is one",

@@ -110,7 +110,7 @@ class GoldenModel(HandoffExporter, name="c"):
 
 
 class Images(HandoffExporter, name="images"):
-    """What is written into arrays, and the constants beside them."""
+    """The images of arrays, and the constants beside them."""
 
     takes = ("layers", "gallery")
     parts = (IMAGES_PART, CONSTANTS_PART)

@@ -350,5 +350,5 @@ class HandoffPart:
 
     @property
     def told(self) -> dict[str, str]:
-        """What each file is, by name or pattern."""
+        """The files with a sentence each, by name or pattern."""
         return {**self.files, **{one.told: one.what for one in self.formats.values()}}

@@ -22,7 +22,7 @@ LAYOUT = "layout.json"
 DIE_BITS = 32
 """Bits of a lane of dies, about: what they are is known when a die is drawn."""
 
-Extent = Annotated[int, Field(ge=0)]
+AxisExtent = Annotated[int, Field(ge=0)]
 
 
 class NumberLayout(TomlTable):
@@ -87,7 +87,7 @@ class TableLayout(TomlTable):
 class LayerLayout(TomlTable):
     """The extents of a layer's axes, and the files that it has."""
 
-    extents: dict[str, Extent]
+    extents: dict[str, AxisExtent]
     files: tuple[str, ...] = Field(description="names of `files` and `tables`")
 
 
@@ -127,7 +127,7 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
                 path=f"{part.folder}/{file.path}",
                 axes=file.axes,
                 lanes=file.lanes or None,
-                bits=None if file.bits.startswith("die") else widths[file.bits],
+                bits=widths.get(file.bits),
                 what=file.what,
             )
             for part in parts

@@ -147,7 +147,7 @@ def write_taps(source: HandoffSource, folder: Path) -> None:
     for layer in source.layers_told("taps"):
         seen = taps(layer.op, layer.x)
         for g, (row, within, group) in enumerate(layer.groups()):
-            first, names = row * layer.image.array_rows, {"group": f"g{within}"}
+            first, of_group = row * layer.image.array_rows, f"g{within}"
             rows = slice(group.start - first, group.stop - first)
             for name, values, bits in (
                 ("inputs", layer.x[:, group], lanes.inputs),
@@ -155,12 +155,13 @@ def write_taps(source: HandoffSource, folder: Path) -> None:
             ):
                 driven = np.zeros((*values.shape[:-1], layer.image.array_rows), np.int64)
                 driven[..., rows] = values
-                TAPS[name].write(folder, driven, bits, band=f"{layer.name}/r{row}", **names)
+                TAPS[name].write(folder, driven, bits, band=f"{layer.name}/r{row}", group=of_group)
             for name, values in (("sums", seen.sums[:, g]), ("codes", seen.codes[:, g])):
-                layer.write_arrays(TAPS[name], folder, row, values, bits=lanes.sums, **names)
+                layer.write_arrays(TAPS[name], folder, row, values, bits=lanes.sums, group=of_group)
             added = layer.layout.in_arrays(seen.shift_add[:, g])
             for array, numbers in zip(layer.arrays(row), added, strict=True):
-                TAPS["shift_add"].write(folder, numbers, array=f"{layer.name}/{array}", **names)
+                place = f"{layer.name}/{array}"
+                TAPS["shift_add"].write(folder, numbers, array=place, group=of_group)
         total = layer_sum(layer.op, seen.shift_add)
         TAPS["layer_sum"].write(folder, total, layer=layer.name)
         for place, after in layer.requantisations.items():
@@ -312,9 +313,8 @@ def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path, die: str) -> dict
         layer.write_arrays(DIE["die_cells"], folder, row, of_row, bits=bits["cells"], die=die)
     for g, (row, within, _) in enumerate(layer.groups()):
         for name, values in (("sums", seen.sums[:, g]), ("codes", seen.codes[:, g])):
-            names = {"group": f"g{within}", "die": die}
-            file, width = DIE[f"die_{name}"], bits[name]
-            layer.write_arrays(file, folder, row, values, bits=width, **names)
+            file, of_group = DIE[f"die_{name}"], f"g{within}"
+            layer.write_arrays(file, folder, row, values, bits=bits[name], group=of_group, die=die)
     DIE["die_layer_sum"].write(folder, op.run(layer.x), layer=layer.name, die=die)
     return {"lane_bits": bits, "fraction_bits": op.cells.fraction_bits, "leak": op.cells.leak}
 

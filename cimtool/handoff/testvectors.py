@@ -136,8 +136,8 @@ def _bytes_of(op: CrossbarMvm, vectors: int) -> int:
     each = sum(-(-b // 8) + -(-b // 4) + 1 for b in widths)
     code = crossbar.weights
     cells = op.weight.size * code.slices * (1 + code.paired)
-    size = vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
-    return size + cells * (2 + -(-code.cell_maximum.bit_length() // 4))
+    size: int = vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
+    return size + int(cells) * (2 + -(-code.cell_maximum.bit_length() // 4))
 
 
 def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:

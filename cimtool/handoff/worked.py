@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,7 +49,8 @@ class Worked:
     @cached_property
     def digits(self) -> IntArray:
         """The digits [cycles, rows] of the group."""
-        return self.seen.digits[self.vector][:, self.group].astype(np.int64)
+        digits: IntArray = self.seen.digits[self.vector][:, self.group].astype(np.int64)
+        return digits
 
     def row_sum(self, c: int) -> int:
         """The sum of the digits as the digital side has it, in its binary places."""
@@ -59,7 +60,7 @@ class Worked:
         return int(self.digits[c].sum()) << op.layer.cells.places
 
     def leak(self, c: int) -> int:
-        """What erased cells conduct, in the binary places of values."""
+        """The conductance of erased cells, in the binary places of values."""
         held, crossbar = self.layer.op.layer.cells, self.layer.op.crossbar
         conducting = self.digits[c].sum() + held.idle_rows[0] * crossbar.zero_digits[c]
         return int(held.leak * conducting) << crossbar.reference_bits
@@ -74,7 +75,7 @@ class Worked:
         return int(self.seen.sums[where]), column.step, offset, int(self.seen.codes[where])
 
     def value(self, k: int, c: int) -> int:
-        """What a code stands for, in the binary places of values."""
+        """The value that a code stands for, in the binary places of values."""
         crossbar = self.layer.op.crossbar
         column = self.layer.op.layer.columns[crossbar.reference_of(k, c)]
         _, step, offset, code = self.converter(k, c)
@@ -90,7 +91,7 @@ class Worked:
         return self.layer.image.complement * self.row_sum(c) - read if flagged else read
 
     def part(self, c: int) -> int:
-        """What a cycle adds, before its own shift and sign."""
+        """The addition of a cycle, before its own shift and sign."""
         slices = self.layer.op.layer.cells.slices
         total = sum(one.worth * self.corrected(k, c) for k, one in enumerate(slices))
         return int(total) - self.layer.image.offset * self.row_sum(c)
@@ -201,6 +202,6 @@ class Worked:
         )
 
 
-def _table(head: tuple[object, ...], rows: list[tuple[object, ...]]) -> str:
+def _table(head: tuple[object, ...], rows: Sequence[tuple[object, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
