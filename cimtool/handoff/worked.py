@@ -30,11 +30,12 @@ class Worked:
 
     @cached_property
     def vector(self) -> int:
-        """The input with the fewest rows in the group, of those for which the tap 4 is not 0."""
+        """The input with the fewest rows in the group, of those for which a sum is not 0."""
         rows = np.count_nonzero(self.layer.x[:, self.group], axis=1)
-        return int(
-            np.where(self.seen.shift_add[:, 0, 0] != 0, rows, rows + len(self.layer.x[0])).argmin()
-        )
+        width = self.layer.op.weight.shape[1]
+        own = self.seen.sums[:, 0, :, : width * self.layer.op.crossbar.slices : width]
+        shown = (rows > 0) & own.any(axis=(1, 2))
+        return int(np.where(shown, rows, rows + len(self.layer.x[0])).argmin())
 
     @property
     def group(self) -> slice:
@@ -103,10 +104,10 @@ class Worked:
         driven = np.flatnonzero(x)
         row = int(np.flatnonzero(self.digits[c])[0]) if self.digits[c].any() else 0
         rest = f", and {len(driven) - SHOWN} more" if len(driven) > SHOWN else ""
-        given = ", ".join(f"{x[r]} in row {r}" for r in driven[:SHOWN]) or "0 in all rows"
+        given = ", ".join(f"{x[r]} in row {r}" for r in driven[:SHOWN]) or "none"
         yield (
             f"Layer `{layer.name}`, vector {v} (`{layer.stimuli[v]}`), row group g0 of array r0.c0,"
-            f" column 0. Its inputs are {given}{rest}; all others are 0."
+            f" column 0. Inputs that are not 0: {given}{rest}."
         )
         lift = crossbar.inputs.lift
         yield (
@@ -159,7 +160,8 @@ class Worked:
         held = cell_digits(layer.op.stored, slice(row, row + 1))[0, 0]
         yield (
             f"**Sums, codes and values** of cycle {c}: D = {self.digits[c].sum()}, R = "
-            f"{self.row_sum(c)}, leak = {self.leak(c)}. Row {row} holds the cells below."
+            f"{self.row_sum(c)}, L << reference_places = {self.leak(c)}. Row {row} holds "
+            "the cells below, of a pair the positive one first."
         )
         rows = []
         numbers = np.arange(len(layer.op.layer.cells.slices) * layer.op.weight.shape[1])
