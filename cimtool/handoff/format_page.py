@@ -48,7 +48,7 @@ def format_text(
         images_fields=IMAGES_FIELDS,
         taps_fields=TAPS_FIELDS,
         dies_fields=DIES_FIELDS,
-        worked=list(Worked(source.layers[0]).lines()),
+        worked=list(Worked(source.layers[0]).lines()) if "taps" in shown else [],
     )
     return text + "\n"
 
