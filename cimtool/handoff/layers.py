@@ -159,13 +159,22 @@ def driven_layers(
 ) -> list[DrivenLayer]:
     """The layers of `chosen_layers` that match a pattern, with their stimuli.
 
-    Raises CimError if no layer matches, or if `gallery` is set and the bundle holds no gallery.
+    Raises CimError if no layer matches, or if `gallery` is set and the bundle holds no gallery in
+    its arrays.
     """
     if gallery and bundle.gallery is None:
         raise ArgumentError(
             "{gallery} hands off stored items, but {} holds none; expected a bundle that `cimtool "
             "program` wrote",
             bundle.folder,
+        )
+    if gallery and bundle.gallery is not None and bundle.gallery.cam is not None:
+        raise ArgumentError(
+            "{gallery} hands off stored items, but those of {} are in the content-addressable "
+            'memory "{}", which has no images and no taps; expected a gallery in the arrays of the '
+            "target",
+            bundle.folder,
+            bundle.gallery.cam.name,
         )
     places = {one.layer: one for one in placements(bundle.program, bundle.settings)}
     images = empty_images(bundle)
