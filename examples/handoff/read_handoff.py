@@ -13,19 +13,20 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace as Fields
+from typing import Any
 
 import numpy as np
 
 folder = Path(sys.argv[1])
 layout = json.loads((folder / "layout.json").read_text())
 images = json.loads((folder / "images/images.json").read_text())["layers"]
-order, compared, differing = layout["cells"], Counter(), Counter()
+order, compared, differing = layout["cells"], Counter[str](), Counter[str]()
 reverse = slice(None, None, -1 if order["pair"] == "negative-first" else 1)
 WEIGHT = ("weight", "slice", "polarity")
-at = Fields()  # the fields of the last line of each word of steps.txt
+at: Any = Fields()  # the fields of the last line of each word of steps.txt
 
 
-def numbers(name, stages=0, **names):
+def numbers(name: str, stages: Any = 0, **names: str) -> Any:
     """The numbers of a file, with its axes."""
     file, extents = layout["files"][name], at.extent | {"stage": stages}
     lanes, bits = extents.get(file.get("lanes"), 1), file["bits"]
@@ -36,7 +37,7 @@ def numbers(name, stages=0, **names):
     return (wide.view(np.int64) >> 64 - bits).reshape(*shape, *[lanes] * ("lanes" in file))
 
 
-def words(name, places, bits, array):
+def words(name: str, places: int, bits: int, array: str) -> Any:
     """The numbers [lines, places] of some bits in a file of cells or flags."""
     base, step = 16 if order["digits"] == "hex" else 2, -1 if "lsb" in order["bit_order"] else 1
     found, width = [], order.get("word_bits", places * bits)
@@ -46,7 +47,7 @@ def words(name, places, bits, array):
     return np.array(found)
 
 
-def compare(tap, found, used=slice(None), **names):
+def compare(tap: str, found: Any, used: Any = slice(None), **names: str) -> None:
     """Compare the used numbers of the last axis with those of the tap's file."""
     wrong = (found != numbers(tap, **names))[..., used]
     compared[tap], differing[tap] = compared[tap] + wrong.size, differing[tap] + int(wrong.sum())
@@ -54,7 +55,7 @@ def compare(tap, found, used=slice(None), **names):
         print(f"{layout['files'][tap]['path'].format(**names)}: {wrong.sum()} differ")
 
 
-def convert(sums, step, offset, table):
+def convert(sums: Any, step: Any, offset: Any, table: Any) -> Any:
     """The codes of sums, and the values that they stand for."""
     one, size = at.converter, np.where(step, step, 1)
     P, code, value = (sums << one.reference_places) - offset, sums, 0
@@ -72,7 +73,7 @@ def convert(sums, step, offset, table):
     return np.where(step == 0, sums, code), np.where(step == 0, sums << one.reference_places, value)
 
 
-def program(array, **_):
+def program(array: str, **_: int) -> Any:
     """The cells [row, column of weights] of an array, and those of its other columns."""
     cells = words("path", at.array.columns, at.cells.bits, array)
     cells = cells[::-1] if order["order"] == "descending" else cells
@@ -88,14 +89,17 @@ def program(array, **_):
     return held.reshape(len(held), -1), cells[: lines : at.cells.height, own:]
 
 
-def read(array, group, band, start, stop, idle, first, end):
+def read(array: str, group: str, band: str, start: int, stop: int, **line: int) -> Any:
     """Compare the taps of a row group of an array; return what it adds to sums, and its weights."""
     cell, converter, rows, slices = at.cells, at.converter, slice(start, stop), len(at.slices)
     names, of_rows = {"array": array, "group": group}, {"band": band, "group": group}
     A = numbers("inputs", **of_rows)[:, rows] + at.inputs.addend
     size, sign = (np.abs(A), np.sign(A)) if at.inputs.magnitude else (A, 1)
     cut = [size >> one.shift & ((1 << one.bits) - 1 if one.bits else -1) for one in at.cycles]
-    driven, places = np.zeros((len(A), len(cut), at.extent["row"]), int), end - first
+    driven, places = (
+        np.zeros((len(A), len(cut), at.extent["row"]), int),
+        line["end"] - line["first"],
+    )
     driven[..., rows] = digits = np.stack([sign * one for one in cut], axis=1)
     compare("digits", driven, rows, **of_rows)
     # Of each lane the column of weights, the converted slice, and whether a weight is there.
@@ -106,7 +110,7 @@ def read(array, group, band, start, stop, idle, first, end):
     cells = at.held[rows][:, column] - (at.beside[rows, -1:] if cell.reference else 0)
     cells = np.hstack([cells, at.beside[rows, : cell.unit] - cell.baseline])
     D, of_weight = digits.sum(2), k < slices  # the unit column neither shifts nor leaks
-    L = converter.leak * (D + idle * np.array([one.zero for one in at.cycles]))
+    L = converter.leak * (D + line["idle"] * np.array([one.zero for one in at.cycles]))
     sums = (digits @ cells << converter.sum_places * of_weight) + L[..., None] * of_weight
     cycle = np.arange(len(cut))[:, None] % converter.references
     step = at.steps[k, cycle] if converter.kind else np.zeros(sums.shape[1:], int)
@@ -136,7 +140,7 @@ def read(array, group, band, start, stop, idle, first, end):
 for line in (folder / "steps.txt").read_text().splitlines():
     word, *texts = line.split()
     named = zip(layout["steps"][word], texts, strict=True)
-    one = {name: text if name in layout["words"] else int(text) for name, text in named}
+    one: Any = {name: text if name in layout["words"] else int(text) for name, text in named}
     setattr(at, word, Fields(**one))
     if word == "layer":
         name, at.slices, at.cycles = one["layer"], [], []
