@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -15,9 +16,9 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
-from cimtool.handoff.formats import NumberFile
+from cimtool.handoff.formats import NUMBER_BITS, NumberFile
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, lane_bits
-from cimtool.handoff.stimuli import END_ROWS, end_to_end
+from cimtool.handoff.stimuli import END_ROWS, embedding_rows, end_to_end
 from cimtool.hardware.contract import group_sums
 from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.mvm import CrossbarMvm
@@ -213,6 +214,20 @@ def end_values(program: Program) -> dict[str, str]:
     return found
 
 
+def ends_bytes(source: HandoffSource) -> int:
+    """The bytes of the values from end to end."""
+    program, numbers, rows = source.bundle.program, 0, []
+    for graph in (program.text, program.video):
+        codes, _ = embedding_rows(graph, source.request.inputs, END_ROWS, turns=True)
+        outputs = (graph.types[value].shape[1:] for value in graph.outputs.values())
+        each = sum(math.prod(n for n in shape if isinstance(n, int)) for shape in outputs)
+        numbers += codes.size + len(codes) * each
+        rows.append(len(codes))
+    if program.gallery_items is None:
+        numbers += math.prod(rows) * len(_score_values(program.score))
+    return numbers * (NUMBER_BITS // 4 + 1)
+
+
 def _score_values(score: Graph) -> dict[str, str]:
     """The values of a score with a tap, by the names of their files."""
     seen = {name: name for name in ("ed", "vd") if name in score.by_name}
@@ -228,6 +243,7 @@ TAPS_PART = HandoffPart(
     title="The right values for every read of every array, for layers and for the score, in the "
     "order of `steps.txt` beside this folder",
     write=write_taps,
+    size=ends_bytes,
     files={
         TAPS_FILE: "shapes and widths of the values of encoders and score",
         "text/*.hex, video/*.hex": "codes of embeddings and their features, a number a line",
