@@ -1,8 +1,6 @@
 """The bench in SystemVerilog: the kinds of macro that it drives, its steps, and its sources.
 
-All layers of a kind of macro have the same parameters. `steps.txt` has the order in which arrays
-are written and read, and the settings of each read. A line begins with a word; the word determines
-how many words and decimal numbers follow, so that `$fscanf` reads them. STEPS explains them.
+All layers of a kind of macro have the same parameters.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from cimtool.handoff.c.writer import ConstantTables
 from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.requantiser import DIRECTED
+from cimtool.handoff.steps import STEPS_VERSION, step_line
 from cimtool.handoff.stimuli import input_limits
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
@@ -36,34 +35,6 @@ HEADER, TABLES = "layers.h", "layers.bin"
 
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
-
-STEPS_FILE = "steps.txt"
-STEPS_VERSION = 2
-CONVERTERS = ("none", "equal steps", "table", "levels")
-
-STEPS = {
-    "handoff": "format version",
-    "array": "rows and columns of cells in an array",
-    "lanes": "bits of a lane of inputs, of digits, and of sums and codes",
-    "layer": "LAYER; its kind of macro, rows, columns; vectors, row groups, slices that are "
-    "converted, cycles",
-    "cells": "LAYER; bits of a cell, polarities, rows of cells of a weight, weights side by side, "
-    "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 if each "
-    "polarity is converted",
-    "inputs": "LAYER; bits, addend, 1 for digits of the magnitude with the sign",
-    "converter": "LAYER; kind (0 none, 1 equal steps, 2 one table, 3 levels of each reference), "
-    "lowest and highest code, rounding (0 half-up, 1 half-even, 2 floor), binary places of sums, "
-    "of references, of thresholds; number of cycles with their own references, or 1; leak of a row",
-    "slice": "LAYER; number, shift, sign, 1 if a cell holds two's complement, factor",
-    "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
-    "program": "LAYER/rR.cC, the array; first and last + 1 column of the layer that it holds",
-    "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
-    "first and last + 1 column of the layer",
-    "sum": "LAYER",
-    "requantise": "LAYER/qN, its output value; stages of affine.hex",
-    "end": "",
-}
-"""The lines of `steps.txt`: the word that begins a line, and the words and numbers after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,18 +152,14 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
     """The text of `steps.txt` for these layers."""
     layout = layers[0].layout
     lines = [
-        _line("handoff", STEPS_VERSION),
-        _line("array", layout.rows, layout.columns),
-        _line("lanes", lanes.inputs, lanes.digits, lanes.sums),
+        step_line("handoff", STEPS_VERSION),
+        step_line("array", layout.rows, layout.columns),
+        step_line("lanes", lanes.inputs, lanes.digits, lanes.sums),
     ]
     kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
     for layer in layers:
         lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
     return "\n".join([*lines, "end"]) + "\n"
-
-
-def _line(*words: str | int) -> str:
-    return " ".join(str(int(one)) if isinstance(one, int) else one for one in words)
 
 
 def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
@@ -201,25 +168,25 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     rows, columns = layer.op.weight.shape
     held, cycles = layer.op.layer.cells, crossbar.cycles
     extents = rows, columns, len(layer.x), len(held.groups), len(held.slices), len(cycles)
-    yield _line("layer", name, kind, *extents)
+    yield step_line("layer", name, kind, *extents)
     # A macro has one register for the complement and one for the offset. The converted layer has
     # a factor for each column, so these two come from the image.
-    yield _line(
+    yield step_line(
         *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
         *(layer.layout.across, image.baseline, image.complement, image.offset),
         *(image.unit_column, image.reference_column, image.flips),
         crossbar.columns_by_polarity,
     )
     code = crossbar.inputs
-    yield _line("inputs", name, code.bits, code.lift, code.sign_magnitude)
+    yield step_line("inputs", name, code.bits, code.lift, code.sign_magnitude)
     *limits, places = law_numbers(crossbar)
     fine = held.fraction_bits, crossbar.reference_bits, places
-    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    yield step_line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
     for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
-        yield _line("slice", name, k, one.shift, one.sign, signed, one.factor)
+        yield step_line("slice", name, k, one.shift, one.sign, signed, one.factor)
     for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
-        yield _line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
+        yield step_line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
 
 
 def _reads(layer: DrivenLayer) -> Iterator[str]:
@@ -234,21 +201,18 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
         for c, array in enumerate(layer.arrays(row)):
             start = c * image.array_columns
             columns = start, min(start + image.array_columns, image.columns)
-            yield _line("program", f"{layer.cells}/{array}", *columns)
+            yield step_line("program", f"{layer.cells}/{array}", *columns)
             for g, within, group in groups:
                 rows = group.start - first, group.stop - first
                 paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
-                yield _line("read", *paths, *rows, int(idle[g]), *columns)
-    yield _line("sum", name)
+                yield step_line("read", *paths, *rows, int(idle[g]), *columns)
+    yield step_line("sum", name)
     for place, after in layer.requantisations.items():
-        yield _line("requantise", place, after.name, len(after.affine))
+        yield step_line("requantise", place, after.name, len(after.affine))
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro.
-
-    The steps are written beside the folder.
-    """
+    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro."""
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
@@ -274,7 +238,6 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         where = ",".join(name for name, held in facts.items() if one.shows in held)
         listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
-    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 
 
 def _source(name: str) -> str:
@@ -285,6 +248,7 @@ BENCH_PART = HandoffPart(
     folder="sv",
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
+    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *DEVICE)),
     files={
         COLUMN: "a column and its converter, the analog part: replace it with your own, "
         "`make icarus COLUMN=...`",
@@ -392,6 +356,10 @@ RANDOM_PART = HandoffPart(
     folder="random",
     title="Random inputs for the bench, compared with the golden model",
     write=write_random,
+    size=lambda source: (
+        sum(cells.digits.nbytes for one in source.layers for cells in one.op.layer.cells.slices)
+        + len(_source(VECTORS) + _source(DPI))
+    ),
     files={
         VECTORS: "draws random inputs, in place of those in `taps/`",
         DPI: "the golden model's taps for these inputs, called by the bench (DPI)",

@@ -11,7 +11,8 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, write_numbers
+from cimtool.handoff.formats import PLACES, NumberFile
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import UniformLaw
@@ -155,31 +156,66 @@ def converter_text(layer: DrivenLayer) -> str:
     return "".join(f"{' '.join(map(str, one))}\n" for one in converter_inputs(layer))
 
 
+CONVERTER_FIELDS = {
+    "slice": "the converted slice; the number of slices for the unit column",
+    "cycle": "the cycle whose references it has; 0 if all share them",
+    "offset": "what the converter takes off first",
+    "cells": "the sum of cells times digits",
+    "digits": "the sum of the digits alone",
+    "sum": "`(cells << sum_places) + leak * digits`, at the converter",
+    "code": "what the converter makes of it",
+}
+"""The numbers of a line of `converter.txt`: the fields of ConverterInput."""
+
+CONVERTER_FILE = "{layer}/converter.txt"
+
+
+def converter_bytes(layer: DrivenLayer) -> int:
+    """About the bytes of `converter.txt`, two lines for each code of each converter."""
+    law = layer.op.crossbar.law
+    return 0 if law is None else 2 * LINE * (law.hi - law.lo + 2) * len(layer.op.layer.columns)
+
+
+LINE = 24
+"""Letters of a line of `converter.txt`, about."""
+
+NUMBERS = {
+    "requantiser_in": NumberFile(
+        "{requantisation}/requantiser_in.hex",
+        f"{DIRECTED} inputs of every channel, the first of all channels, then the second of all: "
+        "next above and below a rounding threshold at either end of its range, ties, the ends",
+        ("input", "column"),
+    ),
+    "requantiser_out": NumberFile(
+        "{requantisation}/requantiser_out.hex",
+        "these inputs, which follow the stages of `affine.hex`, after the requantisation",
+        ("input", "column"),
+    ),
+}
+"""The files of `directed/` that have a number a line."""
+
+
 def write_directed(source: HandoffSource, folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: inputs of requantisers and converters, and results."""
     for layer in source.layers_told("directed numbers"):
-        own = place_in(folder, layer.name)
-        own.mkdir()
-        if layer.op.crossbar.law is not None:
+        if "converters" in layer.facts:
+            own = place_in(folder, layer.name)
+            own.mkdir(exist_ok=True)
             (own / "converter.txt").write_text(converter_text(layer), "utf-8")
         for place, after in layer.requantisations.items():
             x = layer.directed[place]
-            after_folder = place_in(folder, place)
-            after_folder.mkdir()
-            write_numbers(after_folder / "requantiser_in.hex", x)
-            write_numbers(after_folder / "requantiser_out.hex", after.rounded(x))
+            NUMBERS["requantiser_in"].write(folder, x, requantisation=place)
+            NUMBERS["requantiser_out"].write(folder, after.rounded(x), requantisation=place)
 
 
 DIRECTED_PART = HandoffPart(
     folder="directed",
     title="Inputs that reveal a small error in a requantiser or a converter",
     write=write_directed,
+    formats=NUMBERS,
     files={
-        "LAYER/qN/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below "
-        "a rounding threshold at either end of its range, ties, the ends",
-        "LAYER/qN/requantiser_out.hex": "these inputs after requantisation N",
-        "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
-        "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
-        "sum, and its code",
+        CONVERTER_FILE.format(**PLACES): "both sides of every threshold that a column reaches, a "
+        f"line each: {', '.join(CONVERTER_FIELDS)}",
     },
+    size=lambda source: sum(map(converter_bytes, source.layers)),
 )

@@ -270,7 +270,7 @@ def test_layers_are_chosen_and_measured_chips_are_not_replaced(
 ) -> None:
     bundle, said = read_bundle(small_bundle), list[str]()
     export_bundle(bundle, "conductances", tmp_path / "one", Request("text.mu", say=said.append))
-    assert said == ["text.mu: written, layer 1 of 1"]
+    assert said == ["takes about 131.1 kB: text.mu 131.1 kB", "text.mu: written, layer 1 of 1"]
     assert sorted(f.name for f in (tmp_path / "one").iterdir()) == ["chip.toml", "text.mu.csv"]
     die, _ = chip_die(bundle, tmp_path / "one")  # the other layers are as programmed
     assert all(op.cells.fraction_bits == 0 for op in layers(die))

@@ -20,7 +20,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
-from cimtool.handoff.layers import hex_lines
+from cimtool.handoff.formats import hex_lines
 from cimtool.handoff.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, input_limits
 from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
@@ -326,6 +326,7 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
     request = Request(layers="text.*u", say=said.append)
     export_bundle(bundle, "testvectors", tmp_path / "one", request)
     assert said == [
+        "takes about 42.0 kB: text.mu 42.0 kB",
         "text.mu: written, layer 1 of 1",
         "writing codes, features and logits of embeddings",
     ]
@@ -339,12 +340,14 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("kind", ["testvectors", "conductances", "onnx", "handoff"])
 def test_an_export_too_large_names_the_way_out(
-    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, small_bundle: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cimtool.handoff.testvectors.LARGEST", 10_000)
-    with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*layers"):
-        export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
+    with pytest.raises(
+        CimError, match=r"takes about .*, more than max_size of 10\.0 kB; expected f"
+    ):
+        export_bundle(read_bundle(small_bundle), kind, tmp_path / "large", Request(max_size=10_000))
     assert list(tmp_path.iterdir()) == []
 
 
