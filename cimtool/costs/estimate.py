@@ -22,7 +22,7 @@ from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
 from cimtool.costs.schedule_residents import with_residents
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.costs.totals import NOTHING, Cost
+from cimtool.costs.totals import NOTHING, Cost, Quantity
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -34,7 +34,7 @@ from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import Type, rows_of_item
 from cimtool.verification.references import References
 
-OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "_works")
+OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "area", "_works")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -214,10 +214,22 @@ class Estimate(ScoredQuery):
     def digital_work(self, graph: Graph, items: int = 0) -> Operations:
         """The digital operations of one walk, with moves of numbers and reads of a gallery."""
         extents = {"n": 1, "m": items}
-        work = []
-        for node in graph.nodes:
-            work += [digital(graph, node, extents), traffic(graph, node, extents)]
+        work = [*self._node_operations(graph, items).values()]
+        work += [traffic(graph, node, extents) for node in graph.nodes]
         return Operations.sum([*work, self._gallery_reads(graph, extents)])
+
+    def _node_operations(self, graph: Graph, items: int) -> Mapping[str, Operations]:
+        """The digital operations of each node of a walk."""
+        key = graph.name, items
+        if key not in self._counted:
+            extents = {"n": 1, "m": items}
+            found = {node.name: digital(graph, node, extents) for node in graph.nodes}
+            self._counted[key] = found
+        return self._counted[key]
+
+    @cached_property
+    def _counted(self) -> dict[tuple[str, int], Mapping[str, Operations]]:
+        return {}
 
     @cached_property
     def _works(self) -> dict[tuple[str, int], GraphWork]:
@@ -238,7 +250,7 @@ class Estimate(ScoredQuery):
         self._works.update({key: one for key, one in other._works.items() if key[0] != but})
 
     def _work(self, graph: Graph, items: int) -> GraphWork:
-        extents, prices = {"n": 1, "m": items}, self.rates.prices
+        spent = self.digital_times(graph, items)
         owners = {place.layer: place.shares or place.layer for place in self.placements}
         times: dict[str, NodeTimes] = {}
         for node in graph.nodes:
@@ -247,10 +259,7 @@ class Estimate(ScoredQuery):
                 product = self.layers[layer].latency_ns.times(self.products[layer])
             if self.cam is not None and isinstance(node.op, CellDistance):
                 search = search_cost(CamUse.of(node.op, self.cam)).latency_ns
-            tallies = digital(graph, node, extents).tallies.items()
-            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
-            spent = prices.cycles_ns(cycles) if cycles else NOTHING
-            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent)
+            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent[node.name])
         return GraphWork(
             graph=graph,
             layers=tuple(place for place in self.placements if place.shares is None),
@@ -259,6 +268,15 @@ class Estimate(ScoredQuery):
             rates=self.rates,
             gallery_bits=self._read_of_dram(graph, items),
         )
+
+    def digital_times(self, graph: Graph, items: int = 0) -> Mapping[str, Quantity]:
+        """The time that each node of a walk holds the digital unit."""
+        found = {}
+        for name, work in self._node_operations(graph, items).items():
+            tallies = work.tallies.items()
+            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
+            found[name] = self.rates.prices.cycles_ns(cycles) if cycles else NOTHING
+        return found
 
     def _read_of_dram(self, graph: Graph, items: int) -> int:
         reads = self._gallery_reads(graph, {"n": 1, "m": items}).tallies

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 TICKS = 10**9
@@ -125,7 +126,7 @@ class Pattern:
     starts: tuple[int, ...]
     interval: int = 0
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Ticks from the first start to the last end of one repetition."""
         ends = (start + task.ticks for start, task in zip(self.starts, self.tasks, strict=True))
@@ -301,18 +302,27 @@ def _overlaps(runs: Sequence[tuple[int, int]], shift: int) -> Iterator[tuple[int
 
 def by_urgency(tasks: Sequence[HardwareTask]) -> list[int]:
     """The positions of tasks, those with the longest path to the end first."""
-    rest = tails(tasks)
-    return sorted(range(len(tasks)), key=lambda position: (-rest[position], position))
+    return _longest_first(tails(tasks))
+
+
+def _longest_first(rest: Sequence[int]) -> list[int]:
+    return sorted(range(len(rest)), key=lambda position: (-rest[position], position))
 
 
 def once(tasks: Sequence[HardwareTask]) -> Pattern:
-    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards."""
-    found = [
-        pattern
-        for pattern in (placed_tasks(tasks, by_urgency(tasks)), _backwards(tasks))
-        if pattern is not None  # without an interval there is always room
-    ]
-    return min(found, key=lambda one: one.length)
+    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards.
+
+    Backwards is not tried if forwards is as short as the longest path or the busiest resource.
+    """
+    rest = tails(tasks)
+    forwards = placed_tasks(tasks, _longest_first(rest))
+    assert forwards is not None  # without an interval there is always room
+    if forwards.length == max([0, *rest, *busy(tasks).values()]):
+        return forwards
+    backwards = _backwards(tasks)
+    if backwards is None or forwards.length <= backwards.length:
+        return forwards
+    return backwards
 
 
 def _backwards(tasks: Sequence[HardwareTask]) -> Pattern | None:

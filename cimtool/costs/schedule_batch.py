@@ -103,9 +103,10 @@ class BatchSchedule:
 def item_latency(work: GraphWork, serial: Quantity) -> Quantity:
     """The latency of one walk through a graph; `serial` is the sum of the times of its tasks.
 
-    Its parts are missing here too, and nothing is known if nothing of the sum is.
+    Its parts are missing here too, and nothing is known if nothing of the sum is. A graph that
+    needs the digital unit alone never waits for anything else: the sum is its latency.
     """
-    if serial.value is None:
+    if serial.value is None or work.digital_alone:
         return serial
     key = key_of(work, 1)
     return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, serial.missing)

@@ -68,7 +68,7 @@ class ArrayWay:
     def at(self, items: int) -> GalleryWay:
         """The way for a number of items; refused if they are loaded for each query."""
         wide = self.pair.at(items)
-        if wide.loaded:
+        if not wide.floorplan.resident:
             why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
             return GalleryWay(self.kind, self.name(items), items, refused=why)
         products = wide.walk(self.pair.graph_of(wide))
