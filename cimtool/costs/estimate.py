@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
@@ -19,7 +20,13 @@ from cimtool.costs.operations import Operations, digital, elements, traffic, wid
 from cimtool.costs.overheads import around, with_leakage
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
-from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
+from cimtool.costs.schedule_batch import (
+    BatchSchedule,
+    ItemCost,
+    Walked,
+    item_latency,
+    scheduled,
+)
 from cimtool.costs.schedule_residents import with_residents
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
 from cimtool.costs.totals import NOTHING, Cost, Quantity
@@ -232,12 +239,12 @@ class Estimate(ScoredQuery):
         return {}
 
     @cached_property
-    def _works(self) -> dict[tuple[str, int], GraphWork]:
+    def _works(self) -> dict[tuple[str, int, bool], GraphWork]:
         return {}
 
     def work(self, graph: Graph, items: int = 0) -> GraphWork:
         """The tasks of one walk through a graph, to be scheduled; they are kept."""
-        key = graph.name, items
+        key = graph.name, items, self.in_buffer(graph)
         if key not in self._works:
             self._works[key] = self._work(graph, items)
         return self._works[key]
@@ -288,24 +295,40 @@ class Estimate(ScoredQuery):
 
         Their keys are `text`, `video` and `query`.
         """
-        program, items = self.program, self.gallery or 0
+        program = self.program
         kinds = {"text": [(program.text, 0)], "video": [(program.video, 0)]}
         if self.gallery is not None:
-            kinds["query"] = [(program.text, 0)]
-            if program.shortlist is not None:
-                kinds["query"].append((program.shortlist, items))
-                items = self.shortlist or items
-            kinds["query"].append((program.score, items))
+            kinds["query"] = self._graphs_of_query()
         return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
 
+    def _graphs_of_query(self) -> list[tuple[Graph, int]]:
+        program, items = self.program, self.gallery or 0
+        if program.shortlist is None:
+            return [(program.text, 0), (program.score, items)]
+        listed = self.shortlist or items
+        return [(program.text, 0), (program.shortlist, items), (program.score, listed)]
+
     def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:
-        shared, prices = Cost(), self.rates.prices
-        for graph, items in walks:
-            shared += loading(graph.name, self.placements, self.floorplan, self.rates)
-            if bits := self._read_of_dram(graph, items):
-                shared += digital_cost(Operations.of("dram", bits, 1), prices)
+        shared = reduce(add, (self._shared(*walk) for walk in walks))
         works = [self.work(*walk) for walk in walks]
         return scheduled(works, self.batch, ItemCost(getattr(self, name), shared))
+
+    def _shared(self, graph: Graph, items: int) -> Cost:
+        """The loads of a walk, and its read of a gallery in DRAM."""
+        found = loading(graph.name, self.placements, self.floorplan, self.rates)
+        if bits := self._read_of_dram(graph, items):
+            found += digital_cost(Operations.of("dram", bits, 1), self.rates.prices)
+        return found
+
+    def walked(self, graph: Graph, items: int = 0) -> Walked:
+        """A walk with its tasks, and with what of its cost a wave shares."""
+        cost = self.text if graph == self.program.text else self.walk(graph, items)
+        return Walked(cost, self.work(graph, items), self._shared(graph, items))
+
+    @property
+    def query_walks(self) -> tuple[Walked, ...]:
+        """The walks of a query one after another: a text, a shortlist if there is one, a score."""
+        return tuple(self.walked(*one) for one in self._graphs_of_query())
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

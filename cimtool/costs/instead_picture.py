@@ -84,7 +84,7 @@ def instead_picture(found: BundleCost) -> str | None:
         parts += _name(curve, at[-1], across.end, y)
     for before, one in pairwise(found.cheapest_by_size):
         if one.ways[0] != before.ways[0]:
-            (now,) = (way for way in found.ways_at(one.items) if way.kind == one.ways[0])
+            (now,) = found.ways_at(one.items, one.ways[:1])
             parts.append(svg.mark(across.at(one.items), up.at(now.energy_pj.value or 0.0), 0, 3.5))
     label = "Energy of a query in each way, by number of items"
     return svg.document(up.start + 44, label, parts, WIDTH)

@@ -7,8 +7,10 @@ chip in waves, of as many items as the buffer holds, and each wave shares its lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import islice
+from operator import add
 from typing import Any, NamedTuple
 
 from cimtool.costs.schedule import (
@@ -23,7 +25,7 @@ from cimtool.costs.schedule import (
     shortest,
 )
 from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
-from cimtool.costs.totals import Cost, PartShare, Quantity
+from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 
 PARTS = (2, 1, 4, 8)
 """Parts of the free arrays that loads go to in turn; two are the double buffer."""
@@ -57,7 +59,7 @@ class BatchSchedule:
     It goes through in `waves`. `latency_ns` is that of a single item, `makespan_ns` of the whole
     batch, and no schedule of the same loads is shorter than `bound_ns`. `per_second` are the items
     of batches that follow one another. It is None, and there is no `occupancy`, if a time is not
-    known. `energy_pj` is that of an item, its loads shared. `pattern` is drawn `repeats` times.
+    known. `item` is what an item costs, its loads shared. `pattern` is drawn `repeats` times.
     """
 
     batch: int
@@ -66,10 +68,15 @@ class BatchSchedule:
     makespan_ns: Quantity
     bound_ns: float
     per_second: Quantity
-    energy_pj: Quantity
+    item: Cost
     occupancy: tuple[Occupancy, ...]
     pattern: Pattern
     repeats: int
+
+    @property
+    def energy_pj(self) -> Quantity:
+        """The energy of an item, its loads shared."""
+        return self.item.energy_pj
 
     @property
     def bottleneck(self) -> str | None:
@@ -138,8 +145,12 @@ def waves_of(works: Sequence[GraphWork], batch: int) -> int:
     if not any(work.shares for work in works):
         return batch
     buffer = works[0].rates.prices.buffer_bits
-    fitting = max(1, buffer // max(work.item_bits for work in works))
-    return -(-batch // fitting)
+    return waves_of_bits(batch, max(work.item_bits for work in works), buffer)
+
+
+def waves_of_bits(batch: int, bits: int, buffer: int) -> int:
+    """The number of waves of as many items of so many bits as the buffer holds."""
+    return -(-batch // max(1, buffer // bits))
 
 
 @dataclass(frozen=True)
@@ -149,8 +160,8 @@ class ItemCost:
     alone: Cost
     shared: Cost
 
-    def in_batch(self, waves_of_item: float, time_of_item: float) -> Quantity:
-        """The energy of an item of a batch, by shares of its waves and of its time alone.
+    def in_batch(self, waves_of_item: float, time_of_item: float) -> Cost:
+        """The cost of an item of a batch, by shares of its waves and of its time alone.
 
         What is shared is taken once a wave, and leakage for the time that the item has.
         """
@@ -161,7 +172,14 @@ class ItemCost:
                 parts[name] = PartShare(parts[name].energy + saved)
         if "leakage" in parts:
             parts["leakage"] = PartShare(parts["leakage"].energy.times(time_of_item))
-        return Cost(parts=parts).energy_pj
+        return replace(self.alone, parts=parts)
+
+
+def share_of_time(makespan: Quantity, batch: int, alone: Quantity) -> float:
+    """The time of an item of a batch as a share of that of one by itself."""
+    if batch > 1 and makespan.value and alone.value:
+        return makespan.value / (batch * alone.value)
+    return 1.0
 
 
 def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSchedule:
@@ -175,9 +193,6 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     if middle.held and not missing:
         rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
     of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
-    time_of_item = 1.0
-    if batch > 1 and makespan.value and alone.value:
-        time_of_item = makespan.value / (batch * alone.value)
     return BatchSchedule(
         batch=batch,
         waves=waves,
@@ -185,11 +200,47 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
         makespan_ns=makespan if middle.held else Quantity(None, missing),
         bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
-        energy_pj=item.in_batch(waves / batch, time_of_item),
+        item=item.in_batch(waves / batch, share_of_time(makespan, batch, alone)),
         occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
         pattern=middle.pattern,
         repeats=middle.repeats,
     )
+
+
+class Walked(NamedTuple):
+    """One walk through a graph: its cost, its tasks, and what of the cost a wave shares."""
+
+    cost: Cost
+    work: GraphWork
+    shared: Cost
+
+
+class BatchOf(NamedTuple):
+    """The cost of one item of a batch, and the time of all."""
+
+    item: Cost
+    makespan_ns: Quantity
+
+
+def batch_of(walks: Sequence[Walked], batch: int) -> BatchOf:
+    """A batch of items that walk through graphs one after another, by its schedule."""
+    alone = reduce(add, (one.cost for one in walks))
+    if batch == 1:
+        return BatchOf(alone, alone.latency_ns)
+    shared = reduce(add, (one.shared for one in walks))
+    found = scheduled([one.work for one in walks], batch, ItemCost(alone, shared))
+    return BatchOf(found.item, found.makespan_ns)
+
+
+def digital_batch(alone: Cost, batch: int, waves: int) -> BatchOf:
+    """A batch of items that need the digital unit alone, beside a read of DRAM once a wave."""
+    if batch == 1:
+        return BatchOf(alone, alone.latency_ns)
+    digital, memory = (alone.parts.get(name, PartShare()) for name in ("digital", "memory"))
+    makespan = longest((digital.time.times(batch), memory.time.times(waves)))
+    item = ItemCost(alone, Cost(parts={"memory": memory}))
+    share = share_of_time(makespan, batch, alone.latency_ns)
+    return BatchOf(item.in_batch(waves / batch, share), makespan)
 
 
 class _Found(NamedTuple):

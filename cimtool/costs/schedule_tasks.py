@@ -222,7 +222,7 @@ class _Listing:
         return 0 if value is None else round(value * TICKS)
 
     def _read(self, bits: float) -> int:
-        return round(bits / 8 / self.work.rates.prices.bandwidth * TICKS)
+        return self._ticks(self.work.rates.prices.read_ns(bits))
 
     def _product(
         self, layer: str, times: NodeTimes, after: list[tuple[int, ...]]

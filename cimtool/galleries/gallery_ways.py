@@ -20,8 +20,8 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
+from cimtool.costs.schedule_batch import Walked, batch_of
 from cimtool.costs.scored_pairs import ScoredPairs
-from cimtool.costs.totals import Cost
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
@@ -56,10 +56,11 @@ class ArrayWay:
     note: str
     pair: GalleryPair
     use: MemoryUse
-    exact: Callable[[int], Cost]
+    exact: Callable[[int], Walked]
     length: int | None = None
     r1: Change | None = None
     recall: Change | None = None
+    measured_of: int | None = None
 
     def name(self, items: int) -> str:
         """The name in tables."""
@@ -71,16 +72,18 @@ class ArrayWay:
         if not wide.floorplan.resident:
             why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
             return GalleryWay(self.kind, self.name(items), items, refused=why)
-        products = wide.walk(self.pair.graph_of(wide))
-        query = wide.text + products
+        walks = [wide.walked(wide.program.text), wide.walked(self.pair.graph_of(wide))]
+        conversions = walks[1].cost.conversions
         if self.length is not None:
-            query += self.exact(items)
+            walks.append(self.exact(items))
+        query, makespan = batch_of(walks, wide.batch)
         return GalleryWay(
             self.kind, self.name(items), items, energy_pj=query.energy_pj,
-            latency_ns=query.latency_ns, chips=wide.floorplan.chips,
+            by_price=query.energy_by_price, latency_ns=makespan, batch=wide.batch,
+            chips=wide.floorplan.chips,
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
-            cells=self.use.cells // self.use.items, conversions=products.conversions,
-            r1=self.r1, recall=self.recall, note=self.note,
+            cells=self.use.cells // self.use.items, conversions=conversions,
+            r1=self.r1, recall=self.recall, measured_of=self.measured_of, note=self.note,
         )  # fmt: skip
 
 
@@ -156,18 +159,18 @@ class WaysInArrays:
         return self.job.compiled.settings.shortlist or DEFAULT_SHORTLIST
 
     @cached_property
-    def _exact(self) -> Callable[[int], Cost]:
-        """The cost of a shortlist's digital scores in a gallery of so many items.
+    def _exact(self) -> Callable[[int], Walked]:
+        """The digital scores of a shortlist in a gallery of so many items.
 
         It depends on how many are scored, and on the memory that holds them all.
         """
-        known: dict[tuple[int, bool], Cost] = {}
+        known: dict[tuple[int, bool], Walked] = {}
 
-        def exact(items: int) -> Cost:
+        def exact(items: int) -> Walked:
             sized, score = self.found.with_gallery(items), self.found.program.score
             key = min(self.length, items), sized.in_buffer(score)
             if key not in known:
-                known[key] = sized.walk(score, key[0])
+                known[key] = sized.walked(score, key[0])
             return known[key]
 
         return exact
@@ -193,7 +196,7 @@ class WaysInArrays:
         self, job: GalleryJob, kind: WayKind, make: Maker, note: str, length: int | None = None
     ) -> WayOfSize:
         try:
-            return self._way(job, kind, make, note, length).at
+            return WayOfSize(kind, self._way(job, kind, make, note, length).at)
         except CimError as error:
             return _refused(kind, length, error)
 
@@ -217,6 +220,7 @@ class WaysInArrays:
             length=length,
             r1=r1,
             recall=recall,
+            measured_of=None if self.pairs is None else len(self.pairs.data.video),
         )
 
     def _measured(self, make: Maker, length: int | None) -> tuple[Change | None, Change | None]:
@@ -246,4 +250,4 @@ def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:
         name = _named(None if length is None else min(length, items))
         return GalleryWay(kind, name, items, refused=said)
 
-    return refused
+    return WayOfSize(kind, refused)
