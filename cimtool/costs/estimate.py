@@ -214,9 +214,12 @@ class Estimate(ScoredQuery):
         moved = around(graph, self.digital_work(graph, items), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)
-        latency = item_latency(self.work(graph, items), total.latency_ns)
-        total = replace(total, latency_ns=latency)
+        total = replace(total, latency_ns=self.latency(graph, items, total.latency_ns))
         return with_leakage(total, self.area.leaking, self.rates.prices.node)
+
+    def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
+        """The time of a walk by its schedule; `serial` is the sum of the times of its tasks."""
+        return item_latency(self.work(graph, items), serial)
 
     def digital_work(self, graph: Graph, items: int = 0) -> Operations:
         """The digital operations of one walk, with moves of numbers and reads of a gallery."""

@@ -222,14 +222,21 @@ class BatchOf(NamedTuple):
     makespan_ns: Quantity
 
 
-def batch_of(walks: Sequence[Walked], batch: int) -> BatchOf:
-    """A batch of items that walk through graphs one after another, by its schedule."""
+def batch_of(walks: Sequence[Walked], batch: int, makespan: Quantity | None = None) -> BatchOf:
+    """A batch of items that walk through graphs one after another, by its schedule.
+
+    The time of all is `makespan` if that is known.
+    """
     alone = reduce(add, (one.cost for one in walks))
     if batch == 1:
         return BatchOf(alone, alone.latency_ns)
-    shared = reduce(add, (one.shared for one in walks))
-    found = scheduled([one.work for one in walks], batch, ItemCost(alone, shared))
-    return BatchOf(found.item, found.makespan_ns)
+    item = ItemCost(alone, reduce(add, (one.shared for one in walks)))
+    works = [one.work for one in walks]
+    if makespan is None:
+        found = scheduled(works, batch, item)
+        return BatchOf(found.item, found.makespan_ns)
+    share = share_of_time(makespan, batch, alone.latency_ns)
+    return BatchOf(item.in_batch(waves_of(works, batch) / batch, share), makespan)
 
 
 def digital_batch(alone: Cost, batch: int, waves: int) -> BatchOf:

@@ -14,8 +14,11 @@ from functools import cached_property
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
+from cimtool.costs.periodic_loads import SettledSchedule, loading_period, settled, settled_time
+from cimtool.costs.schedule import TICKS
+from cimtool.costs.schedule_batch import key_of, spread
 from cimtool.costs.totals import Cost, Quantity
-from cimtool.hardware.placement import Placement, item_products
+from cimtool.hardware.placement import Placement, floorplan, item_products
 from cimtool.ir.program import Graph
 
 
@@ -63,6 +66,11 @@ class GalleryPair:
         """Costs that do not depend on the items, by what they depend on."""
         return {}
 
+    @cached_property
+    def settled(self) -> dict[object, SettledSchedule | None]:
+        """The settled schedules of items that are loaded, by what they depend on."""
+        return {}
+
     def product(self, place: Placement, found: WiderGallery) -> Cost:
         """The cost of one product of a layer."""
         key = place.layer, found.floorplan.passes(place)
@@ -80,6 +88,9 @@ class GalleryPair:
         leaking = found.area.leaking
         key = passes, plan.chips, plan.kept, plan.streaming, leaking
         if key not in self._kept:
+            if plan.resident and self.two.floorplan.resident:
+                self.two.work(graph)
+                found.reuse(self.two, self.graph)
             self._kept[key] = found.walk(graph)
         return self._kept[key]
 
@@ -88,9 +99,6 @@ class GalleryPair:
         own = {one.name: getattr(self.two, one.name) for one in fields(Estimate)}
         found = WiderGallery(**{**own, "gallery": items, "pair": self})
         vars(found)["products"] = self.two.products
-        if self.two.floorplan.resident and found.floorplan.resident:
-            self.two.work(self.two.program.text)
-            found.reuse(self.two, self.graph)
         return found
 
 
@@ -121,6 +129,39 @@ class WiderGallery(Estimate):
     def layers(self) -> dict[str, Cost]:
         """The cost of one product of each layer."""
         return {place.layer: self.pair.product(place, self) for place in self.placements}
+
+    @cached_property
+    def periodic(self) -> bool:
+        """True if the items are loaded for each query, load after load."""
+        return not (self.floorplan.resident or self.pair.held & {*self.floorplan.kept})
+
+    def smaller(self, items: int) -> WiderGallery:
+        """The same with fewer items; the same layers stay in the arrays."""
+        found = self.pair.at(items)
+        plan = floorplan(found.placements, self.target, self.floorplan.kept)
+        vars(found).update(floorplan=plan, periodic=False)
+        return found
+
+    def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
+        """The time of a walk by its schedule, or by that of fewer items."""
+        if graph.name != self.pair.graph or not self.periodic or serial.value is None:
+            return super().latency(graph, items, serial)
+        return self.wave_time(1, serial.missing)
+
+    def wave_time(self, wave: int, missing: tuple[str, ...]) -> Quantity:
+        """The time of a wave of queries with the items, all with a load before the next."""
+        held = [one for one in self.placements if one.layer in self.pair.held]
+        items, period = self.gallery or 0, loading_period(held, self.floorplan)
+
+        def time(fewer: int) -> Quantity:
+            work = self.smaller(fewer).work(self.pair.graph_of(self), fewer)
+            key = key_of(work, wave)
+            return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, missing)
+
+        known, key = self.pair.settled, (wave, self.floorplan.kept, period)
+        if known.get(key) is None:
+            known[key] = settled(time, items, period)
+        return settled_time(time, items, period, known[key])
 
     @cached_property
     def text(self) -> Cost:

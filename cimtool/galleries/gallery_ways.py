@@ -8,7 +8,7 @@ depends on bits and sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -20,10 +20,11 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
-from cimtool.costs.schedule_batch import Walked, batch_of
+from cimtool.costs.schedule_batch import Walked, batch_of, waves_of
 from cimtool.costs.scored_pairs import ScoredPairs
+from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
-from cimtool.costs.wider_gallery import GalleryPair
+from cimtool.costs.wider_gallery import GalleryPair, WiderGallery
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
 from cimtool.ir.program import Program
@@ -67,24 +68,38 @@ class ArrayWay:
         return _named(None if self.length is None else min(self.length, items))
 
     def at(self, items: int) -> GalleryWay:
-        """The way for a number of items; refused if they are loaded for each query."""
+        """The way for a number of items."""
         wide = self.pair.at(items)
-        if not wide.floorplan.resident:
-            why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
-            return GalleryWay(self.kind, self.name(items), items, refused=why)
-        walks = [wide.walked(wide.program.text), wide.walked(self.pair.graph_of(wide))]
-        conversions = walks[1].cost.conversions
-        if self.length is not None:
-            walks.append(self.exact(items))
-        query, makespan = batch_of(walks, wide.batch)
+        walks = self._walks(wide, items)
+        makespan = self._makespan(wide, walks) if wide.periodic and wide.batch > 1 else None
+        query, time = batch_of(walks, wide.batch, makespan)
+        loaded = "" if wide.floorplan.resident else "loaded for each query"
+        if loaded and wide.batch > 1:
+            loaded = "loaded for each batch"
         return GalleryWay(
             self.kind, self.name(items), items, energy_pj=query.energy_pj,
-            by_price=query.energy_by_price, latency_ns=makespan, batch=wide.batch,
+            by_price=query.energy_by_price, latency_ns=time, batch=wide.batch,
             chips=wide.floorplan.chips,
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
-            cells=self.use.cells // self.use.items, conversions=conversions,
-            r1=self.r1, recall=self.recall, measured_of=self.measured_of, note=self.note,
+            cells=self.use.cells // self.use.items, conversions=walks[1].cost.conversions,
+            r1=self.r1, recall=self.recall, measured_of=self.measured_of,
+            note="; ".join(filter(None, (self.note, loaded))),
         )  # fmt: skip
+
+    def _walks(self, wide: WiderGallery, items: int) -> list[Walked]:
+        """The walks of a query: a text, the products with all items, and a shortlist's scores."""
+        walks = [wide.walked(wide.program.text), wide.walked(self.pair.graph_of(wide))]
+        return walks if self.length is None else [*walks, self.exact(items)]
+
+    def _makespan(self, wide: WiderGallery, walks: Sequence[Walked]) -> Quantity:
+        """The time of a batch whose items are loaded: all texts, the items, all exact scores."""
+        text, products, *exact = walks
+        waves = waves_of([products.work], wide.batch)
+        missing = products.cost.latency_ns.missing
+        time = wide.wave_time(-(-wide.batch // waves), missing).times(waves)
+        for one in (text, *exact):
+            time += batch_of([one], wide.batch).makespan_ns
+        return time
 
 
 def _named(length: int | None) -> str:
