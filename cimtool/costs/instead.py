@@ -74,7 +74,7 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence
     if rival is not None and rival not in least:
         ratio = times(rival, first)
         assert ratio is not None
-        text += f"; {_named(rival)} takes {times_text(ratio)} as much"
+        text += f"; {rival.way} takes {times_text(ratio)} as much, {_figures(rival)}"
     return [Sentence(f"{text}. {PAYS[tone]}", "verdict", tone)]
 
 
@@ -85,12 +85,16 @@ def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None
 
 
 def _named(way: GalleryWay) -> str:
-    """The name of a way with its energy and its R@1, each with its interval."""
+    return f"{way.way} at {_figures(way)}"
+
+
+def _figures(way: GalleryWay) -> str:
+    """The energy of a way and its R@1, each with its interval."""
     known = "not measured"
     if way.r1 is not None:
         known = f"{percent(way.r1.value)}% {percent_range(way.r1.low, way.r1.high)}"
         known += "" if way.measured_of is None else f" of {way.measured_of:,} items"
-    return f"{way.way} at {way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
+    return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
 
 
 def times_text(ratio: Change) -> str:

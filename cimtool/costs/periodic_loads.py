@@ -2,8 +2,8 @@
 
 Loads and the products with them repeat: a number of items more, the period, adds the same loads to
 each layer, at the same places of the arrays. Once the schedule has settled, each period takes the
-same time, so that two small galleries give that of a large one, but for the rounding of tasks to ticks.
-A third shows that it has settled; if it has not, larger ones are taken.
+same time, so that two small galleries give that of a large one, but for the rounding of tasks to
+ticks. A third shows that it has settled; if it has not, larger ones are taken.
 """
 
 from __future__ import annotations

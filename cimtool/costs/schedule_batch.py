@@ -232,11 +232,24 @@ def batch_of(walks: Sequence[Walked], batch: int, makespan: Quantity | None = No
         return BatchOf(alone, alone.latency_ns)
     item = ItemCost(alone, reduce(add, (one.shared for one in walks)))
     works = [one.work for one in walks]
+    waves = waves_of(works, batch)
     if makespan is None:
-        found = scheduled(works, batch, item)
-        return BatchOf(found.item, found.makespan_ns)
+        makespan = _makespan(works, -(-batch // waves), waves, alone.latency_ns.missing)
     share = share_of_time(makespan, batch, alone.latency_ns)
-    return BatchOf(item.in_batch(waves_of(works, batch) / batch, share), makespan)
+    return BatchOf(item.in_batch(waves / batch, share), makespan)
+
+
+def _makespan(
+    works: Sequence[GraphWork], wave: int, waves: int, missing: tuple[str, ...]
+) -> Quantity:
+    """The time of so many waves, as `scheduled` has it."""
+
+    def time(end: End) -> float:
+        pattern, repeats = _first_to_end(_singles(works, wave, end), waves)
+        return pattern.makespan(repeats) / TICKS
+
+    found = spread(time, missing)
+    return found if found.value else Quantity(None, missing)
 
 
 def digital_batch(alone: Cost, batch: int, waves: int) -> BatchOf:
@@ -263,8 +276,8 @@ class _Found(NamedTuple):
         return self.pattern.makespan(self.repeats)
 
 
-def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
-    """The best schedules of a wave as a block, and in groups of items that overlap."""
+def _singles(works: Sequence[GraphWork], wave: int, end: End) -> list[Pattern]:
+    """Schedules of a wave: as a block, and in groups of items that overlap."""
     singles: dict[tuple[WaveKey, ...], Pattern] = {}
     blocks = [key_of(work, wave)._replace(end=end) for work in works]
     for groups in (1, GROUPS):
@@ -273,9 +286,20 @@ def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found
         if keys not in singles:
             both = zip(works, keys, strict=True)
             singles[keys] = in_turn([work.pattern(key) for work, key in both])
-    found = (shortest(single, waves) for single in singles.values())
-    pattern, repeats = min(found, key=lambda one: one[0].makespan(one[1]))
-    steady = [one for single in singles.values() for one in islice(repeated(single), 1)]
+    return list(singles.values())
+
+
+def _first_to_end(singles: Sequence[Pattern], waves: int) -> tuple[Pattern, int]:
+    """The pattern with which so many waves end first, and the number of its repetitions."""
+    found = (shortest(single, waves) for single in singles)
+    return min(found, key=lambda one: one[0].makespan(one[1]))
+
+
+def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
+    """The pattern with which a batch ends first, and the least interval of its waves."""
+    singles = _singles(works, wave, end)
+    pattern, repeats = _first_to_end(singles, waves)
+    steady = [one for single in singles for one in islice(repeated(single), 1)]
     least = min(steady, key=lambda one: one.interval, default=None)
     if least is None:
         return _Found(pattern, repeats, 1, {})

@@ -48,7 +48,6 @@ class GalleryWay:
     items: int
     place: str = HERE
     energy_pj: Quantity = NOTHING
-    by_price: EnergyByPrice = field(default_factory=dict)
     latency_ns: Quantity = NOTHING
     batch: int = 1
     chips: int | None = None
@@ -60,6 +59,7 @@ class GalleryWay:
     measured_of: int | None = None
     refused: str = ""
     note: str = ""
+    by_price: EnergyByPrice = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
