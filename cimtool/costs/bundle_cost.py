@@ -14,7 +14,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
 from cimtool.costs.accuracy import WayAccuracy
-from cimtool.costs.crossings import CheapestFrom, cheapest_by_size
+from cimtool.costs.crossings import SIZES, CheapestFrom, cheapest_by_size
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.machines import MeasuredCore, machine_ways, measured_core
 from cimtool.costs.raw_rows import row_width
@@ -88,12 +88,17 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         """The ways by their places and the sizes that were asked for."""
         return {}
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes at which all ways are compared: every second for a batch, as schedules take time."""
+        return SIZES if self.batch == 1 else SIZES[::2]
+
     @cached_property
     def cheapest_by_size(self) -> tuple[CheapestFrom, ...]:
         """The cheapest ways by the size of the gallery; empty if arrays hold a gallery."""
         if self.gallery is None or self.bundle.gallery is not None:
             return ()
-        return cheapest_by_size(self.ways_at)
+        return cheapest_by_size(self.ways_at, self.sizes)
 
 
 def bundle_cost(

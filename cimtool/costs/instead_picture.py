@@ -43,7 +43,7 @@ class WayCurve:
 
 def way_curves(found: BundleCost) -> list[WayCurve]:
     """The curve of each way of the table that has an energy at two sizes or more."""
-    sized = [(items, found.ways_at(items)) for items in SIZES]
+    sized = [(items, found.ways_at(items)) for items in found.sizes]
     curves = []
     for row in found.ways:
         at = [(items, one) for items, ways in sized for one in ways if one.kind == row.kind]

@@ -384,7 +384,8 @@ def repeated(single: Pattern) -> Iterator[Pattern]:
 def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
     """The pattern with which so many waves end first, and the number of its repetitions.
 
-    A few waves are also listed task by task, as one pattern; `single` is repeated otherwise.
+    A few waves are also listed task by task, as one pattern, if no repetition is as short as any
+    schedule can be; `single` is repeated otherwise.
     """
     tasks = single.tasks
     if waves == 1:
@@ -394,6 +395,8 @@ def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
         if path + (waves - 1) * found.interval >= best.makespan(waves):
             break
         best = min(best, found, key=lambda one: one.makespan(waves))
+    if best.makespan(waves) == lower_bound(tasks, waves, waves):
+        return best, waves
     if len(tasks) * waves <= MOST_LISTED and not any(task.buffer for task in tasks):
         listed = once([
             replace(task, after=tuple(first + before for before in task.after))
