@@ -90,7 +90,7 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes at which all ways are compared: every second for a batch, as schedules take time."""
+        """Sizes at which all ways are compared: of a batch every second, for the time it takes."""
         return SIZES if self.batch == 1 else SIZES[::2]
 
     @cached_property

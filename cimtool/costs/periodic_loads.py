@@ -41,7 +41,7 @@ class SettledSchedule:
 
 
 def settled(time: Callable[[int], Quantity], items: int, period: int) -> SettledSchedule | None:
-    """Where `time` of a number of items has settled; None if it does not before `items`."""
+    """The settled schedule of `time` by a number of items; None if it is not before `items`."""
     periods = 1
     while items >= (periods + 2) * period:
         least = periods * period + items % period
