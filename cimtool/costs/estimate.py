@@ -326,7 +326,7 @@ class Estimate(ScoredQuery):
     def walked(self, graph: Graph, items: int = 0) -> Walked:
         """A walk with its tasks, and with what of its cost a wave shares."""
         cost = self.text if graph == self.program.text else self.walk(graph, items)
-        return Walked(cost, self.work(graph, items), self._shared(graph, items))
+        return Walked(cost, lambda: (self.work(graph, items), self._shared(graph, items)))
 
     @property
     def query_walks(self) -> tuple[Walked, ...]:

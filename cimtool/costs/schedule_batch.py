@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice
 from operator import add
 from typing import Any, NamedTuple
@@ -207,12 +207,26 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     )
 
 
-class Walked(NamedTuple):
-    """One walk through a graph: its cost, its tasks, and what of the cost a wave shares."""
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """One walk through a graph: its cost, and if it is asked for, what a batch needs beside."""
 
     cost: Cost
-    work: GraphWork
-    shared: Cost
+    of_batch: Callable[[], tuple[GraphWork, Cost]]
+
+    @cached_property
+    def _found(self) -> tuple[GraphWork, Cost]:
+        return self.of_batch()
+
+    @property
+    def work(self) -> GraphWork:
+        """The tasks of the walk."""
+        return self._found[0]
+
+    @property
+    def shared(self) -> Cost:
+        """The part of the cost that a wave shares."""
+        return self._found[1]
 
 
 class BatchOf(NamedTuple):
