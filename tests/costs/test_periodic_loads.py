@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from quantities import known
 
 from cimtool import api
 from cimtool.costs.bundle_cost import BundleCost
@@ -46,9 +47,8 @@ def loaded(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def wider(found: BundleCost, items: int) -> list[WiderGallery]:
-    ways = gallery_ways(found.bundle, found)
-    made = [way.at.__self__ for way in ways if isinstance(getattr(way.at, "__self__", 0), ArrayWay)]
-    return [one.pair.at(items) for one in made]
+    made = [getattr(way.at, "__self__", None) for way in gallery_ways(found.bundle, found)]
+    return [one.pair.at(items) for one in made if isinstance(one, ArrayWay)]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,12 @@ def test_a_loaded_gallery_is_a_row_and_a_batch_shares_its_loads(loaded: BundleCo
     assert one.note.endswith("loaded for each query")
     assert many["shortlist"].note.endswith("loaded for each batch")
     assert one.chips == 1
-    assert one.energy_pj.value is not None
-    assert many["shortlist"].energy_pj.value is not None
     # DRAM is nearly all of it, and is read once for all.
-    assert many["shortlist"].energy_pj.value < one.energy_pj.value / 4
-    assert many["shortlist"].latency_ns.value > (one.latency_ns.value or 0)
+    assert known(many["shortlist"].energy_pj) < known(one.energy_pj) / 4
+    assert known(many["shortlist"].latency_ns) > known(one.latency_ns)
 
 
 def test_ten_to_the_eighth_items_take_no_longer_to_estimate(loaded: BundleCost) -> None:
     (few, *_), (many, *_) = wider(loaded, 10**6), wider(loaded, 10**8)
-    times = [one.walk(one.pair.graph_of(one)).latency_ns.value for one in (few, many)]
+    times = [known(one.walk(one.pair.graph_of(one)).latency_ns) for one in (few, many)]
     assert times[1] == pytest.approx(100 * times[0], rel=0.01)
