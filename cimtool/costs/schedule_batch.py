@@ -21,9 +21,8 @@ from cimtool.costs.schedule import (
     chained,
     in_turn,
     lower_bound,
-    repeated,
-    shortest,
 )
+from cimtool.costs.schedule_repeats import repeated, shortest
 from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
 from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 
