@@ -122,7 +122,7 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
     op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
-    write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
+    write_numbers(folder / "steps.hex", np.array([int(one.step[0, 0]) for one in columns]))
     tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
     if crossbar.scope.levels:
         # A lossless conversion gets equal levels instead.

@@ -151,8 +151,9 @@ class Keys(TomlTable):
     references: AdcReferenceKind = key(
         "Converter references that can be set when weights are loaded. fixed: none (steps of 2^e "
         "from 0); slice: a step and an offset per slice; column: a step per slice, an offset per "
-        "column; cycle: the same for each cycle (no published chip); levels: thresholds and their "
-        "values per slice, an offset per column.",
+        "column; gain: a step and an offset per column; cycle: a step per slice and an offset per "
+        "column for each cycle (no published chip); levels: thresholds and their values per slice, "
+        "an offset per column.",
         "adc.references",
         default="fixed",
     )

@@ -111,7 +111,7 @@ def test_codes_at_steps_that_are_set_take_a_product_a_column_or_a_value_a_conver
     stored = StoredWeights(weight, crossbar)
     law = crossbar.law
     assert law is not None
-    one = AdcReferences(step, np.full((2, 2), 7))
+    one = AdcReferences.alike(step, np.full((2, 2), 7))
     one = one.with_equal_levels(law) if references == "levels" else one
     op = CrossbarMvm(
         stored, np.zeros(2, np.int64), np.ones(2), tuple(one for _ in crossbar.no_references)

@@ -180,7 +180,7 @@ def test_a_lossless_slice_has_the_step_0(
     found = Exported(tmp_path / "vectors", bundle)
     op = layers(bundle)["text.mu"]
     steps = [one["step"] for one in found.layout["layers"]["text.mu"]["slices"]]
-    assert steps == [0 if one is None else one.step for one in op.references]
+    assert steps == [0 if one is None else one.step.item() for one in op.references]
     assert (steps == [0] * len(steps)) == (adc_bits is None)
 
 
@@ -313,7 +313,7 @@ def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> No
         assert one is not None
         own = slice(k * width, (k + 1) * width)
         above = found["text.fc1.sums"][..., own] * place - found["text.fc1.offsets"][:, None, k]
-        edges = found["text.fc1.thresholds"][k] * one.step
+        edges = found["text.fc1.thresholds"][k] * one.step.item()
         codes = (above[..., None] >= edges).sum(axis=-1)
         np.testing.assert_array_equal(codes, found["text.fc1.codes"][..., own])
         assert one.levels is not None

@@ -136,9 +136,11 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     assert found is not None
     (tried,) = column_errors(op, x, op.crossbar.scope)
     assert tried is not None
-    scatters = {one.step: scatter(replace(op, references=(one,)), x) for one in tried.references}
+    scatters = {
+        one.step.item(): scatter(replace(op, references=(one,)), x) for one in tried.references
+    }
     assert len(scatters) == TRIED_STEPS
-    assert scatters[found.step] <= min(scatters.values()) * 1.0001
+    assert scatters[found.step.item()] <= min(scatters.values()) * 1.0001
 
 
 PLAIN = crossbar_of(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
@@ -197,7 +199,7 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
     least = scatter(fitted, x)
     assert least > 0
     for k, one in enumerate(references):
-        for other in [] if one is None else [one.step >> 1, one.step << 1]:
+        for other in [] if one is None else [one.step.item() >> 1, one.step.item() << 1]:
             if other:
                 others = (*references[:k], AdcReferences.from_zero(other), *references[k + 1 :])
                 assert scatter(replace(fitted, references=others), x) >= least * 0.9999
@@ -228,7 +230,7 @@ def test_each_polarity_has_a_step_and_an_offset_of_its_own(kind: AdcReferenceKin
     assert len(found) == hardware.slices == 2 * hardware.weights.slices
     positive, negative = found[2], found[3]  # of the high slice
     assert positive is not None
-    assert negative is None or negative.step < positive.step
+    assert negative is None or negative.step.item() < positive.step.item()
 
 
 def settable(reference: str, **limits: object) -> SettableReference:
@@ -251,11 +253,11 @@ def fitted(kind: AdcReferenceKind, *limits: SettableReference) -> list[AdcRefere
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
 def test_no_step_or_offset_is_out_of_its_range(kind: AdcReferenceKind) -> None:
     free = fitted(kind)
-    assert max(one.step for one in free) > 18
+    assert max(one.step.item() for one in free) > 18
     assert min(int(one.offset.min()) for one in free) < 2
     limits = settable("step", range=[2.25, 4.5]), settable("offset", range=[0.5, 6.25])
     for one in fitted(kind, *limits):
-        assert 9 <= one.step <= 18
+        assert 9 <= one.step.item() <= 18
         assert 2 <= one.offset.min() <= one.offset.max() <= 25
 
 
@@ -265,7 +267,7 @@ def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind
     steps = settable("step", range=[1, 8], settings=4)
     offsets = settable("offset", range=[-8, 24], settings=5)
     for one in fitted(kind, steps, offsets):
-        assert one.step in (4, 8, 16, 32)
+        assert one.step.item() in (4, 8, 16, 32)
         assert set(one.offset.ravel().tolist()) <= {-32, 0, 32, 64, 96}
 
 
@@ -274,15 +276,15 @@ def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind
 def test_a_layer_has_no_more_steps_than_there_are_settings(
     kind: AdcReferenceKind, count: int
 ) -> None:
-    assert len({one.step for one in fitted(kind)}) >= 3
-    assert len({one.step for one in fitted(kind, settable("step", settings=count))}) <= count
+    assert len({one.step.item() for one in fitted(kind)}) >= 3
+    assert len({one.step.item() for one in fitted(kind, settable("step", settings=count))}) <= count
     said = settable("step", settings=count, range="words of the source")
-    assert len({one.step for one in fitted(kind, said)}) <= count
+    assert len({one.step.item() for one in fitted(kind, said)}) <= count
 
 
 def test_nothing_binds_references_that_are_fixed() -> None:
     found = fitted("fixed", settable("step", range=[8, 16]), settable("offset", range=[1, 2]))
-    assert [(one.step, one.counts_from_zero) for one in found] == [(4, True)] * len(found)
+    assert [(one.step.item(), one.counts_from_zero) for one in found] == [(4, True)] * len(found)
 
 
 def test_offsets_of_levels_are_within_their_range() -> None:
@@ -317,7 +319,7 @@ def test_units_of_columns_count() -> None:
         op = CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,))
         (found,) = fit_references(op, x)
         assert found is not None
-        steps.append(found.step)
+        steps.append(found.step.item())
     assert steps[0] > steps[1]
 
 
@@ -340,7 +342,7 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
     (found,) = fit_references(op, x)
     assert found is not None
-    assert found.step == 2
+    assert found.step.item() == 2
 
 
 WIDE = {"weight_bits": 14, "input_bits": 16, "activation_bits": 16}

@@ -197,7 +197,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         found = tuple(
             None
             if rng.integers(5) == 0
-            else AdcReferences(
+            else AdcReferences.alike(
                 s,
                 rng.integers(-9 * s, 40 * s, shape),
                 random_levels(rng, hardware.law) if kind == "levels" else None,
@@ -218,8 +218,8 @@ def reading_at(law: UniformLaw, step: int) -> conversions.Reading:
     none = conversions.NOTHING
     errors = ConverterErrors(none, none, none)
     return conversions.Reading(
-        0, 1, np.array([step]), np.array([-1]), none, law.lo, law.hi, law.half, law.to_even,
-        tables_of([law]), np.array([(0, 1)]), np.float32(0), errors, none,
+        0, 1, np.array([[[step]]]), np.array([[[-1]]]), none, law.lo, law.hi, law.half,
+        law.to_even, tables_of([law]), np.array([[[[0, 1]]]]), np.float32(0), errors, none,
     )  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def test_cells_of_a_die_are_converted_by_references_that_are_set(fraction: int, 
     slices = tuple(_on_die(s, fraction, rng, 1 << fraction >> 1) for s in perfect.slices)
     cells = Cells(hardware, slices, fraction, 0)
     references = tuple(
-        AdcReferences(
+        AdcReferences.alike(
             int(rng.integers(3, 8)),
             rng.integers(-9, 40, (3, 37)),
             random_levels(rng, hardware.law) if kind == "levels" else None,
