@@ -270,9 +270,20 @@ class HandoffSource:
 
     @cached_property
     def layers(self) -> list[DrivenLayer]:
-        """The layers that the request names, with their stimuli; CimError if there is none."""
+        """The layers that the request names, with their stimuli; CimError if there is none.
+
+        Also CimError if columns have steps of their own: the macro has one for each slice.
+        """
         request = self.request
-        return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
+        layers = driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
+        for one in layers:
+            if any(column.one_step is None for column in one.op.layer.columns):
+                raise CimError(
+                    f'{one.name}: references = "gain" sets a step for each column, and the macro '
+                    "of the hand-off has one for each slice; expected other references, or "
+                    "--format c, onnx or testvectors"
+                )
+        return layers
 
     def layers_told(self, work: str) -> Iterator[DrivenLayer]:
         """Yield the layers, and tell each when the `work` on it is done."""

@@ -208,14 +208,15 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_references_that_are_set_err_less(form: str) -> None:
     """The more of them can be set, the less; fixed ones are steps and offsets like any other."""
-    errors = []
+    errors = {}
     for kind in get_args(AdcReferenceKind):
         op, x = random_layer(replace(FORMS[form], references=kind))
-        errors.append(scatter(replace(op, references=fit_references(op, x)), x))
-    assert errors[2] < errors[0]
-    assert errors[1] < 1.1 * errors[0]
-    assert errors[3] < 1.05 * errors[2]
-    assert errors[4] < errors[2]
+        errors[kind] = scatter(replace(op, references=fit_references(op, x)), x)
+    assert errors["column"] < errors["fixed"]
+    assert errors["slice"] < 1.1 * errors["fixed"]
+    assert errors["cycle"] < 1.05 * errors["column"]
+    assert errors["gain"] <= errors["column"]
+    assert errors["levels"] < errors["column"]
 
 
 @pytest.mark.parametrize("kind", ["slice", "column"])
@@ -250,24 +251,24 @@ def fitted(kind: AdcReferenceKind, *limits: SettableReference) -> list[AdcRefere
     return found
 
 
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_no_step_or_offset_is_out_of_its_range(kind: AdcReferenceKind) -> None:
     free = fitted(kind)
-    assert max(one.step.item() for one in free) > 18
+    assert max(int(one.step.max()) for one in free) > 18
     assert min(int(one.offset.min()) for one in free) < 2
     limits = settable("step", range=[2.25, 4.5]), settable("offset", range=[0.5, 6.25])
     for one in fitted(kind, *limits):
-        assert 9 <= one.step.item() <= 18
+        assert 9 <= one.step.min() <= one.step.max() <= 18
         assert 2 <= one.offset.min() <= one.offset.max() <= 25
 
 
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind) -> None:
     """Steps of 1, 2, 4 and 8 digits, and offsets of -8, 0, 8, 16 and 24 digits."""
     steps = settable("step", range=[1, 8], settings=4)
     offsets = settable("offset", range=[-8, 24], settings=5)
     for one in fitted(kind, steps, offsets):
-        assert one.step.item() in (4, 8, 16, 32)
+        assert set(one.step.ravel().tolist()) <= {4, 8, 16, 32}
         assert set(one.offset.ravel().tolist()) <= {-32, 0, 32, 64, 96}
 
 
@@ -280,6 +281,30 @@ def test_a_layer_has_no_more_steps_than_there_are_settings(
     assert len({one.step.item() for one in fitted(kind, settable("step", settings=count))}) <= count
     said = settable("step", settings=count, range="words of the source")
     assert len({one.step.item() for one in fitted(kind, said)}) <= count
+
+
+def test_steps_of_columns_follow_the_spread_of_their_sums_and_lose_less() -> None:
+    """Columns whose weights differ by a factor of 8 share no step."""
+    hardware = changed(
+        PLAIN, encoding="differential", cell_bits=7, dac_bits=8, adc_bits=4,
+        input_encoding="unsigned",
+    )  # fmt: skip
+    rng, wide = np.random.default_rng(2), np.repeat([15, 120], 5)
+    weight, x = np.rint(wide * rng.uniform(-1, 1, (90, 10))), rng.integers(0, 256, (400, 90))
+    errors, found = {}, {}
+    for kind in ("column", "gain"):
+        stored = StoredWeights(weight.astype(np.int64), replace(hardware, references=kind))
+        bare = stored.crossbar.no_references
+        op = CrossbarMvm(stored, np.zeros(10, np.int64), np.ones(10), bare)
+        found[kind] = fit_references(op, x[:64])
+        off = replace(op, references=found[kind]).run(x[64:]) - x[64:] @ op.weight
+        errors[kind] = off.std(axis=0)
+    (one,) = found["gain"]
+    assert one is not None
+    assert one.step.shape == (len(stored.groups), 10)
+    assert one.step[:, 5:].min() > 2 * one.step[:, :5].max()
+    assert errors["gain"][:5].max() < errors["column"][:5].min() / 2
+    assert errors["gain"][5:].mean() < errors["column"][5:].mean() * 1.1
 
 
 def test_nothing_binds_references_that_are_fixed() -> None:

@@ -213,6 +213,20 @@ def test_kernels_convert_from_any_offset_by_any_step(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize("wide", [0, 36])
+def test_kernels_convert_by_steps_of_columns(rounding: str, wide: int) -> None:
+    rng = np.random.default_rng(wide)
+    hardware = plain(references="gain", rounding=rounding, rows=50, accumulator_bits=60)
+    op = layer(rng, hardware, 133, 45)
+    shape = len(op.stored.groups), 45
+    steps = [rng.integers(4, 90, shape) << wide for _ in op.references]
+    found = tuple(AdcReferences(s, rng.integers(-999, 2999, shape)) for s in steps)
+    op = replace(op, references=(None, *found[1:]))
+    assert fused_cells(op.layer) is None
+    assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
 def reading_at(law: UniformLaw, step: int) -> conversions.Reading:
     """Conversions at one step, of the type that layers compile for: compiled code is cached."""
     none = conversions.NOTHING

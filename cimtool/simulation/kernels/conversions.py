@@ -250,6 +250,9 @@ def _read(  # type: ignore[no-untyped-def]
     noise = np.empty((cycles, width), np.float32)
     fresh, scaled = variances.shape[0] > 0, multipliers.shape[0] > 0
     steps, shifts, spans = reading.steps, reading.shifts, reading.spans
+    shared = steps.shape[2] == 1 or errors.offset.shape[0] > 0 or len(reading.tables.entries) > 0
+    narrow = (reading.hi + 1 - reading.lo) * steps.max() < 1 << 50
+    in_vectors = not shared and narrow and not reading.to_even
     alike = width // steps.shape[2]  # columns that share a step: all or one
     for i in range(rows):
         for k in range(slices):
@@ -269,7 +272,9 @@ def _read(  # type: ignore[no-untyped-def]
                 else:
                     for j in range(width):
                         p[j] = (np.int64(sums[c, i, k, j]) + unused[c] << reading.rise) - start[j]
-                for m in range(steps.shape[2] if converts else 0):
+                if converts and in_vectors:
+                    _divided_by_each(p, reading, steps[group, at])
+                for m in range(steps.shape[2] if converts and not in_vectors else 0):
                     some = slice(m * alike, (m + 1) * alike)
                     of, step, shift = p[some], steps[group, at, m], shifts[group, at, m]
                     if errors.offset.shape[0]:
@@ -336,6 +341,21 @@ def divided(p, reading, step):  # type: ignore[no-untyped-def]
         if even and code * step == moved:
             code &= -2
         p[j] = min(max(code, lo), hi) * step
+
+
+@jit
+def _divided_by_each(p, reading, steps):  # type: ignore[no-untyped-def]
+    """Convert with a step of each column, as `divided` does in vectors."""
+    lo, codes, half = reading.lo, reading.hi + 1 - reading.lo, 1 if reading.half else 0
+    above = p.view(np.float64)
+    for j in range(len(p)):
+        moved = p[j] - lo * steps[j] + half * (steps[j] >> 1)
+        p[j] = min(max(moved, 0), codes * steps[j] - 1) + EXPONENT_52
+    for j in range(len(p)):
+        wide = np.float64(steps[j])
+        above[j] = np.floor((above[j] - 2.0**52 + 0.5) / wide) * wide + 2.0**52
+    for j in range(len(p)):
+        p[j] += lo * steps[j] - EXPONENT_52
 
 
 @jit
