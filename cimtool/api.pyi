@@ -126,8 +126,9 @@ def compile(
     * `adc_on`: Convert the difference of a pair, or each polarity.
     * `references`: Converter references that can be set when weights are loaded. fixed: none
       (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -226,8 +227,9 @@ def prepare(
     * `adc_on`: Convert the difference of a pair, or each polarity.
     * `references`: Converter references that can be set when weights are loaded. fixed: none
       (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -799,8 +801,9 @@ def fine_tune(
     * `adc_on`: Convert the difference of a pair, or each polarity.
     * `references`: Converter references that can be set when weights are loaded. fixed: none
       (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -1011,8 +1014,9 @@ def tune(
     * `adc_on`: Convert the difference of a pair, or each polarity.
     * `references`: Converter references that can be set when weights are loaded. fixed: none
       (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.

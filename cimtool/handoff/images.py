@@ -122,7 +122,13 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
     op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
-    write_numbers(folder / "steps.hex", np.array([int(one.step[0, 0]) for one in columns]))
+    steps = [one.one_step for one in columns]
+    if None in steps:
+        raise CimError(
+            f'{layer.name}: references = "gain" sets a step for each column, and the macro of the '
+            "hand-off has one for each slice; expected other references, or the format testvectors"
+        )
+    write_numbers(folder / "steps.hex", np.array(steps))
     tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
     if crossbar.scope.levels:
         # A lossless conversion gets equal levels instead.

@@ -270,20 +270,9 @@ class HandoffSource:
 
     @cached_property
     def layers(self) -> list[DrivenLayer]:
-        """The layers that the request names, with their stimuli; CimError if there is none.
-
-        Also CimError if columns have steps of their own: the macro has one for each slice.
-        """
+        """The layers that the request names, with their stimuli; CimError if there is none."""
         request = self.request
-        layers = driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
-        for one in layers:
-            if any(column.one_step is None for column in one.op.layer.columns):
-                raise CimError(
-                    f'{one.name}: references = "gain" sets a step for each column, and the macro '
-                    "of the hand-off has one for each slice; expected other references, or "
-                    "--format c, onnx or testvectors"
-                )
-        return layers
+        return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
 
     def layers_told(self, work: str) -> Iterator[DrivenLayer]:
         """Yield the layers, and tell each when the `work` on it is done."""

@@ -204,7 +204,9 @@ def shift_added(found: Exported, name: str) -> IntArray:
                 step = cut["step"][c] if isinstance(cut["step"], list) else cut["step"]
                 value = codes[:, r, c, k * width : (k + 1) * width]
                 own = offsets[r, k, c % offsets.shape[2]]
-                value = value << places if step == 0 else value * step + own
+                if step is None:
+                    step = found[f"{name}.steps"][r, k]
+                value = np.where(step == 0, value << places, value * step + own)
                 value = np.where(flipped[r, k], most * ones - value, value)
                 total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
             half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]
@@ -220,7 +222,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
 
 
 @pytest.mark.thorough("more of the same kind", quick=("slice",))
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_references_that_are_set_are_in_the_layout(
     small_trunk: DemoFiles, tmp_path: Path, kind: str
 ) -> None:
