@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
 from cimtool.handoff.layers import (

@@ -244,6 +244,10 @@ def test_references_that_are_set_are_in_the_layout(
         np.testing.assert_array_equal(found[f"{name}.shift_add"], shift_added(found, name))
         offsets += np.count_nonzero(own)
     assert offsets
+    if kind == "gain":
+        with pytest.raises(CimError, match='references = "gain" sets a step for each column, and'):
+            export_bundle(bundle, "handoff", tmp_path / "handoff", Request())
+        assert not (tmp_path / "handoff").exists()
 
 
 def test_stimuli_are_what_they_are_called(exported: Exported, small_trunk: DemoFiles) -> None:
