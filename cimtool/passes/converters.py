@@ -123,7 +123,7 @@ def fit_references(
     if not scope.set:
         columns = [one and _best_few(one, op.scale) for one in columns]
     scale = np.broadcast_to(op.scale, op.weight.shape[1])[tried_columns(op)]
-    found = _chosen(columns, scale, scope.gains)[1]
+    found = _chosen(columns, scale)[1]
     step = limits.get("step")
     if step is None or step.bounds or step.settings is None or scope.levels:
         return found
@@ -146,47 +146,13 @@ def _apart(steps: list[int]) -> list[int]:
 
 
 def _chosen(
-    columns: Sequence[Tried | None], scale: Array, gains: bool = False
+    columns: Sequence[Tried | None], scale: Array
 ) -> tuple[float, tuple[AdcReferences | None, ...]]:
-    """(scatter, references) of the joint choice among those tried; None if lossless.
-
-    With `gains` each output then chooses for its own columns.
-    """
+    """(scatter, references) of the joint choice among those tried; None if lossless."""
     fitted = [column for column in columns if column is not None]
     scatter, places = _joint_choice(fitted, scale)
-    found = [column.references[i] for column, i in zip(fitted, places, strict=True)]
-    chosen = iter(_by_output(fitted, places) if gains and fitted else found)
-    return scatter, tuple(None if column is None else next(chosen) for column in columns)
-
-
-def _by_output(columns: list[Tried], places: list[int]) -> list[AdcReferences]:
-    """References whose columns have those with which their own output scatters least, of the tried.
-
-    The search starts from `places`, the choice of all outputs together, and changes one kind of
-    column at a time. A unit column, on which all outputs depend, stays.
-    """
-    ends = np.cumsum([len(column.errors) for column in columns])[:-1]
-    errors = np.concatenate([column.errors for column in columns])
-    vectors = scatter_of(errors, np.ones(1)).astype(np.int64).reshape(errors.shape)
-    parts, outputs = np.split(vectors, ends), np.arange(errors.shape[2])
-    own = [any(one.offset.shape[1] > 1 for one in column.references) for column in columns]
-    chosen = [np.full(len(outputs), place) for place in places]
-    total = np.sum([part[place] for part, place in zip(parts, places, strict=True)], axis=0)
-    moved = True
-    while moved:
-        moved = False
-        for k in np.flatnonzero(own).tolist():
-            others = total - parts[k][chosen[k], :, outputs].T
-            costs = np.square(parts[k] + others).sum(axis=1)
-            best = costs.argmin(axis=0)
-            better = costs[best, outputs] < costs[chosen[k], outputs]
-            chosen[k] = np.where(better, best, chosen[k])
-            total = others + parts[k][chosen[k], :, outputs].T
-            moved = moved or bool(better.any())
-    return [
-        column.joined(place) if many else column.references[place[0]]
-        for column, place, many in zip(columns, chosen, own, strict=True)
-    ]
+    chosen = iter(places)
+    return scatter, tuple(None if c is None else c.references[next(chosen)] for c in columns)
 
 
 def _best_few(column: Tried, scale: Array) -> Tried:

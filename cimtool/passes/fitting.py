@@ -34,9 +34,6 @@ PLACES_OF_MEAN = (1, 2, 3, 4, 5, 1 << 30)
 The last range starts at the least sum that there can be.
 """
 
-NEAR_STEPS = (-2, -1, 0, 1, 2)
-"""Places, from that of the best step on, of the steps from which each output chooses its own."""
-
 MEAN_BITS = 40
 """Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
 WEIGHT_STEPS = 255
@@ -76,17 +73,6 @@ class Tried:
     references: tuple[AdcReferences, ...]
     errors: IntArray
     free: int = 0
-
-    def joined(self, chosen: IntArray) -> AdcReferences:
-        """The references whose columns have those that are `chosen` [N]."""
-        arrays = [(one.step, one.offset) for one in self.references]
-        shape = np.broadcast_shapes(*(part.shape for both in arrays for part in both))
-        step, offset = (
-            np.stack([np.broadcast_to(part, shape) for part in parts])
-            for parts in zip(*arrays, strict=True)
-        )
-        own = chosen, slice(None), np.arange(len(chosen))
-        return AdcReferences(step[own].T.copy(), offset[own].T.copy())
 
     def at_steps(self, steps: Sequence[int]) -> Tried:
         """The references that have one of these steps."""
@@ -176,7 +162,7 @@ class Trial:
         """The errors at the references that are best for some columns, and at their neighbours."""
         means, lowest, (least, highest) = self.means()
         fixed = self.fixed(max(-least, highest))
-        shares = self.shares(means) if scope.gains else None
+        shares = self.shares(means) if scope.gains else np.ones((1, 1))
         if not scope.columns:
             middle = int(means.sum()) // means.size
             means, lowest = np.full((1, 1), middle), np.full((1, 1), lowest.min())
@@ -189,9 +175,14 @@ class Trial:
         if self.steps:
             fixed = [one for one in fixed if one.step[0, 0] in steps]
         grid = [(i, j) for i in range(len(steps)) for j in range(len(PLACES_OF_MEAN))]
-        alike = [np.full((1, 1), step) for step in steps]
-        made = self.placed(means, lowest, alike)
-        scatter = self.sampled_scatter([*made.values(), *fixed])
+        made = {
+            (i, j): self.around(means, lowest, self.shared(steps[i], shares), PLACES_OF_MEAN[j])
+            for i, j in grid
+        }
+        some = sampled_columns(self.op)
+        sampled = self.tried([*(made[place] for place in grid), *fixed], some).errors
+        scale = np.broadcast_to(self.op.scale, self.op.weight.shape[1])[some]
+        scatter = [np.dot(vector, vector) for vector in scatter_of(sampled, scale)]
         i, j = grid[int(np.argmin(scatter[: len(grid)]))]
         end = len(PLACES_OF_MEAN) - 1
         few = dict.fromkeys([(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1), (i, end)])
@@ -199,11 +190,6 @@ class Trial:
         if self.steps:  # the best place of each
             ranked = sorted(grid, key=lambda place: scatter[grid.index(place)])
             free = [made[next(p for p in ranked if p[0] == i)] for i in range(len(steps))]
-        if shares is not None:  # each output will choose its own
-            made = self.placed(means, lowest, [self.shared(step, shares) for step in steps])
-            i, j = grid[int(np.argmin(self.sampled_scatter([*made.values()])))]
-            near = [(i + m, n) for m in NEAR_STEPS for n in dict.fromkeys((j - 1, j, j + 1, end))]
-            free += [made[place] for place in near if place in made]
         best = int(np.argmin(scatter[len(grid) :])) if fixed else 0
         few_fixed = fixed[max(best - 1, 0) : best + 2]
         if scope.levels:
@@ -212,22 +198,6 @@ class Trial:
             few_fixed = [one.with_equal_levels(self.law) for one in few_fixed]
         found = self.tried([*free, *few_fixed], tried_columns(self.op))
         return replace(found, free=len(free))
-
-    def placed(
-        self, means: IntArray, lowest: IntArray, steps: Sequence[IntArray]
-    ) -> dict[tuple[int, int], AdcReferences]:
-        """References at each of the steps and each place of the mean, by the numbers of both."""
-        return {
-            (i, j): self.around(means, lowest, step, place)
-            for i, step in enumerate(steps)
-            for j, place in enumerate(PLACES_OF_MEAN)
-        }
-
-    def sampled_scatter(self, references: Sequence[AdcReferences]) -> list[float]:
-        """The scatter, on few columns, at each of the references."""
-        some = sampled_columns(self.op)
-        scale = np.broadcast_to(self.op.scale, self.op.weight.shape[1])[some]
-        return [np.dot(v, v) for v in scatter_of(self.tried(references, some).errors, scale)]
 
     def weighted_sums(self, references: AdcReferences) -> Iterator[tuple[IntArray, FloatArray]]:
         """Column sums [cycles, n, N] of some columns less their offsets, a row group at a time.
