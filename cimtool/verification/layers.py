@@ -241,8 +241,8 @@ def _described(
             part = (part << crossbar.reference_bits) - columns.offset[r]
             first, last = (end[min(r, len(end) - 1)] for end in references.unclipped(law))
             clipped += int(np.count_nonzero((part < first) | (part > last)))
-            edges = np.stack([part.min(axis=(0, 1)), part.max(axis=(0, 1))])
-            found = law.codes(edges, columns.step[r])
+            furthest = np.stack([part.min(axis=(0, 1)), part.max(axis=(0, 1))])
+            found = law.codes(furthest, columns.step[r])
             codes += [int(found.min()), int(found.max())]
     seen, ends = (lowest, highest), (lo, hi)
     if law is not None and references is not None:
