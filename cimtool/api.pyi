@@ -127,8 +127,9 @@ def compile(
     * `references`: Converter references that can be set when weights are loaded. full-scale:
       none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
       that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -228,8 +229,9 @@ def prepare(
     * `references`: Converter references that can be set when weights are loaded. full-scale:
       none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
       that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -802,8 +804,9 @@ def fine_tune(
     * `references`: Converter references that can be set when weights are loaded. full-scale:
       none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
       that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -1015,8 +1018,9 @@ def tune(
     * `references`: Converter references that can be set when weights are loaded. full-scale:
       none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
       that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.

@@ -55,9 +55,11 @@ class MacroKind:
         crossbars = [one.op.crossbar for one in self.layers]
         digits = max(max(abs(d) for d in one.digit_limits) for one in crossbars)
         columns = [column for one in self.layers for column in one.op.layer.columns]
+        thresholds = shared["CONVERTER"] == 2
+        widest = max(int(column.step.max()) for column in columns)
         reaches = [
             int(np.abs(column.offset).max())
-            + (column.step * max(map(abs, column.law.ends)) if shared["CONVERTER"] == 2 else 0)
+            + (int(column.step.max()) * max(map(abs, column.law.ends)) if thresholds else 0)
             for column in columns
             if column.law is not None
         ]
@@ -74,7 +76,7 @@ class MacroKind:
             "CYCLES": max(len(one.cycles) for one in crossbars),
             "SUM_BITS": lanes.sums,
             "CODE_BITS": lanes.sums,
-            "STEP_BITS": max([1 << places, *(column.step for column in columns)]).bit_length() + 1,
+            "STEP_BITS": max(1 << places, widest).bit_length() + 1,
             "FINE_BITS": fine,
             "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
             "LAYER_BITS": max(sums).bit_length() + 2,

@@ -54,7 +54,7 @@ def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
             continue
         law = crossbar.law if column.law is None else column.law
         if column.law is None and isinstance(law, UniformLaw):
-            column = replace(column, law=law, step=1 << crossbar.reference_bits)
+            column = replace(column, law=law, step=column.step + (1 << crossbar.reference_bits))
         if column.law is not None:
             found += _of_converter(layer, (k, c), column)
     # A pair's negative sums are in its second cells: these come first.
@@ -84,7 +84,8 @@ def _codes(
     op: CrossbarMvm, column: ConvertedColumns, sums: IntArray, offset: IntArray | int
 ) -> IntArray:
     assert column.law is not None
-    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.step)
+    assert column.one_step is not None
+    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.one_step)
 
 
 def _reaches(op: CrossbarMvm, column: ConvertedColumns) -> Iterator[tuple[int, int, int]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
 from cimtool.handoff.formats import NumberFile
@@ -178,8 +179,13 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
     columns = layer.op.layer.columns
     cycles = layer.op.crossbar.reference_cycles
-    steps = np.array([one.step for one in columns]).reshape(-1, cycles)
-    CONSTANTS["steps"].write(folder, steps, layer=layer.name)
+    steps = [one.one_step for one in columns]
+    if None in steps:
+        raise CimError(
+            f'{layer.name}: references = "gain" sets a step for each column, and the macro of the '
+            "hand-off has one for each slice; expected other references, or the format testvectors"
+        )
+    CONSTANTS["steps"].write(folder, np.array(steps).reshape(-1, cycles), layer=layer.name)
     for name in ("thresholds", "levels") if "tables" in layer.facts else ():
         values = np.stack([getattr(one, name) for one in layer.tables])
         CONSTANTS[name].write(folder, values, layer=layer.name)

@@ -178,6 +178,10 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         every = [np.broadcast_to(one.offset, shape) for one in op.layer.columns]
         offsets = np.stack(every, axis=1)
         axes, cycles = ("group", "slice", "column"), crossbar.reference_cycles
+        if crossbar.scope.gains:
+            steps = [np.broadcast_to(one.step, shape) for one in op.layer.columns]
+            what = "steps of converters, in 2^-places of a digit; 0: lossless"
+            yield _constants(f"{name}.steps", np.stack(steps, axis=1), axes, what)
         if cycles > 1:
             axes = ("group", "slice", "cycle", "column")
             offsets = offsets.reshape(len(offsets), -1, cycles, offsets.shape[2])
@@ -237,7 +241,7 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, layer = op.crossbar, op.layer
-    every = [one.step for one in layer.columns]
+    every = [one.one_step for one in layer.columns]
     cycles, steps = crossbar.reference_cycles, list[Any](every)
     if cycles > 1:
         steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]

@@ -70,7 +70,7 @@ def lossless(bounds: Bounds, crossbar: Crossbar, rows: int) -> bool:
 
 
 def conversion_error(
-    bounds: Bounds, law: Law, step: int, offset: IntArray, places: int
+    bounds: Bounds, law: Law, step: IntArray, offset: IntArray, places: int
 ) -> IntArray:
     """Largest |converted - exact| of any conversion [groups, N].
 

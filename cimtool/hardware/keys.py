@@ -164,8 +164,9 @@ class Keys(TomlTable):
         "Converter references that can be set when weights are loaded. full-scale: none (one step "
         "covers all that an array can sum); fixed: a step of 2^e per slice, from 0, that suits the "
         "layer; slice: a step and an offset per slice; column: a step per slice, an offset per "
-        "column; cycle: the same for each cycle (no published chip); levels: thresholds and their "
-        "values per slice, an offset per column.",
+        "column; gain: a step and an offset per column; cycle: a step per slice and an offset per "
+        "column for each cycle (no published chip); levels: thresholds and their values per slice, "
+        "an offset per column.",
         "adc.references",
         default="fixed",
     )

@@ -105,7 +105,7 @@ def _finer_than_full_scale(program: Program, settings: Settings) -> str:
             if law is not None:
                 digit = 1 << crossbar.fraction_bits
                 whole = full_scale(law, crossbar, op.weight.shape[0]) / (digit << REFERENCE_BITS)
-                steps = [digit if one is None else one.step for one in op.references]
+                steps = [digit if one is None else int(one.step.min()) for one in op.references]
                 found[f"{graph.name}.{name}"] = min(steps) / digit, whole
     finer = {name: whole / step for name, (step, whole) in found.items() if step < whole}
     if not finer:
@@ -158,7 +158,7 @@ def fit_references(
     step = limits.get("step")
     if step is None or step.bounds or step.settings is None or scope.levels:
         return found
-    steps = sorted({one.step for one in found if one is not None})
+    steps = sorted({int(one.step[0, 0]) for one in found if one is not None})
     if len(steps) <= step.settings:
         return found
     columns = list(column_errors(op, x, scope, limits, _apart(steps)))

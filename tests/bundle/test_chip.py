@@ -69,7 +69,9 @@ def layers(die: DieProgram) -> Iterator[NoisyMvm]:
 def same(one: DieProgram, other: DieProgram) -> None:
     for a, b in zip(layers(one), layers(other), strict=True):
         assert a.cells.fraction_bits == b.cells.fraction_bits
-        found, wanted = ([one and one.step for one in op.layer.references] for op in (a, b))
+        found, wanted = (
+            [one and one.step.tolist() for one in op.layer.references] for op in (a, b)
+        )
         assert found == wanted
         for left, right in zip(a.cells.slices, b.cells.slices, strict=True):
             np.testing.assert_array_equal(left.digits, right.digits)

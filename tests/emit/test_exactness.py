@@ -183,7 +183,7 @@ def test_optimisation_levels_and_threads_agree() -> None:
 FEATURES = (
     "half-up", "half-even", "floor", "table", "rows active", "polarity", "analog", "unit column",
     "reference column", "leak", "idle rows", "wide converter", "narrow converter", "slice",
-    "column", "cycle", "levels",
+    "column", "gain", "cycle", "levels",
 )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def test_each_tap_follows_from_the_one_before(form: str) -> None:
         expected = sums
         if references is not None:
             assert crossbar.law is not None
-            expected = crossbar.law.codes(sums, references.step)
+            expected = crossbar.law.codes(sums, references.step.item())
         np.testing.assert_array_equal(codes, expected)
     assert (places[-1].start == width * crossbar.slices) == crossbar.unit_column
 

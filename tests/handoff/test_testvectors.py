@@ -180,7 +180,7 @@ def test_a_lossless_slice_has_the_step_0(
     found = Exported(tmp_path / "vectors", bundle)
     op = layers(bundle)["text.mu"]
     steps = [one["step"] for one in found.layout["layers"]["text.mu"]["slices"]]
-    assert steps == [0 if one is None else one.step for one in op.references]
+    assert steps == [0 if one is None else one.step.item() for one in op.references]
     assert (steps == [0] * len(steps)) == (adc_bits is None)
 
 
@@ -204,7 +204,9 @@ def shift_added(found: Exported, name: str) -> IntArray:
                 step = cut["step"][c] if isinstance(cut["step"], list) else cut["step"]
                 value = codes[:, r, c, k * width : (k + 1) * width]
                 own = offsets[r, k, c % offsets.shape[2]]
-                value = value << places if step == 0 else value * step + own
+                if step is None:
+                    step = found[f"{name}.steps"][r, k]
+                value = np.where(step == 0, value << places, value * step + own)
                 value = np.where(flipped[r, k], most * ones - value, value)
                 total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
             half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]
@@ -220,7 +222,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
 
 
 @pytest.mark.thorough("more of the same kind", quick=("slice",))
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_references_that_are_set_are_in_the_layout(
     small_trunk: DemoFiles, tmp_path: Path, kind: str
 ) -> None:
@@ -242,6 +244,10 @@ def test_references_that_are_set_are_in_the_layout(
         np.testing.assert_array_equal(found[f"{name}.shift_add"], shift_added(found, name))
         offsets += np.count_nonzero(own)
     assert offsets
+    if kind == "gain":
+        with pytest.raises(CimError, match='references = "gain" sets a step for each column, and'):
+            export_bundle(bundle, "handoff", tmp_path / "handoff", Request())
+        assert not (tmp_path / "handoff").exists()
 
 
 def test_stimuli_are_what_they_are_called(exported: Exported, small_trunk: DemoFiles) -> None:
@@ -313,7 +319,7 @@ def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> No
         assert one is not None
         own = slice(k * width, (k + 1) * width)
         above = found["text.fc1.sums"][..., own] * place - found["text.fc1.offsets"][:, None, k]
-        edges = found["text.fc1.thresholds"][k] * one.step
+        edges = found["text.fc1.thresholds"][k] * one.step.item()
         codes = (above[..., None] >= edges).sum(axis=-1)
         np.testing.assert_array_equal(codes, found["text.fc1.codes"][..., own])
         assert one.levels is not None
