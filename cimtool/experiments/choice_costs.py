@@ -72,6 +72,12 @@ class ChoiceCosts:
             return tuple(range(bits - 1, LOWEST_BITS - 1, -1))
         return self.layers.below(width, bits)
 
+    @property
+    def least(self) -> tuple[float, ...]:
+        """The prices of the fewest bits; NaN if these have none."""
+        lowest = {w: (bits, *self.below(w, bits))[-1] for w, bits in self.bits.items()}
+        return self.prices(lowest)
+
     def worthwhile(self, width: Width) -> bool:
         """True if fewer bits of a width can save WORTHWHILE of a price, or more."""
         before = self.prices(self.bits)

@@ -74,7 +74,7 @@ class Outcome:
     `intervals` of the metrics are over resamples of the queries. `worth` compares with raw rows,
     the float score and Monte Carlo, query by query; None for Monte Carlo itself. `dies` has, for
     each time, the values of all dies and their spread. `warnings` are the `notes` that every reader
-    should see: cells with few levels, or no dies although dies were requested.
+    should see: cells with few levels, a shortlist, or no dies although dies were requested.
     """
 
     error: str | None = None
@@ -255,8 +255,8 @@ class PointEvaluator:
         no_dies: list[str] = []
         dies = self._on_dies(program, build, (model.head, shortlist), no_dies.append)
         of_model = (f"warning: {text}" for text in model.warnings)
+        warnings = (*few_levels, *measured.notes, *no_dies)
         notes = (*of_model, *few_levels, *said, *measured.notes, *no_dies)
-        warnings = (*few_levels, *no_dies)
         metrics = self.references.metrics(measured.queries)
         return measured, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
@@ -365,9 +365,7 @@ class PointEvaluator:
         score = fit_gallery(tiled, queries["text"], matches, settings.settable)
         return replace(program, score=score)
 
-    def _measured(
-        self, program: Program, head: Head, shortlist: Shortlist | None
-    ) -> MeasuredPairs:
+    def _measured(self, program: Program, head: Head, shortlist: Shortlist | None) -> MeasuredPairs:
         """Score all evaluation pairs and measure them; CimError if a score is not finite.
 
         With a shortlist, texts are answered by what it leaves.
