@@ -314,7 +314,8 @@ class PointEvaluator:
             items = {name: np.concatenate([one] * copies) for name, one in once.items()}
             graph = program_gallery(distance_graph(program.score), items, build.settings)
             pair.append(estimate(replace(program, shortlist=graph), build, query))
-        return GalleryPair(*pair, graph=SHORTLIST)
+        one, two = pair
+        return GalleryPair(one, two, SHORTLIST)
 
     def compiled(
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
