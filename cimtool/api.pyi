@@ -977,7 +977,9 @@ def tune(
 
     Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
     `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
-    budget, and chooses the cheapest result. Bits are chosen on every second video of `data` and its
+    budget, and chooses the cheapest result. If nothing says how a `gallery` is scored, shortlists
+    from the arrays are starts beside the digital score. A start is not tuned if its fewest bits
+    cost more than what is chosen already. Bits are chosen on every second video of `data` and its
     texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
     all are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
@@ -1049,8 +1051,8 @@ def tune(
     * `objective`: Cost to lower: query_energy, encoding_energy, latency, arrays, conversions,
       or a sum of shares of the start such as query_energy=1,arrays=0.5 (query_energy with
       gallery, else arrays).
-    * `grid`: Values of adc_bits, references, rows_active, score_mapping to start from; repeat
-      for all combinations.
+    * `grid`: Values of adc_bits, references, rows_active, score_mapping, shortlist to start
+      from; repeat for all combinations.
     * `output`: File of the settings.
     * `folder`: Folder of results and measured bits; a later run continues there.
     """
@@ -1139,10 +1141,11 @@ def compare_targets(
     """Compile a model for several targets, and measure what it retrieves and costs on each.
 
     `what` is the model and then targets, by name or file (none: all of cimtool and of plug-ins). A
-    gallery is scored digitally and in the arrays, unless the file `settings` says how. Costs are of
-    a query against `gallery` items (default: the videos of `data`). A target that the model cannot
-    be compiled for is a row with the reason. The rest is as in `sweep`. Raises CimError for a
-    target that is unknown or given twice; PointsFailed (a CheckFailed) if none keeps the `budget`.
+    gallery is scored digitally, in the arrays, and digitally after a shortlist from the arrays,
+    unless the file `settings` says how. Costs are of a query against `gallery` items (default: the
+    videos of `data`). A target that the model cannot be compiled for is a row with the reason. The
+    rest is as in `sweep`. Raises CimError for a target that is unknown or given twice; PointsFailed
+    (a CheckFailed) if none keeps the `budget`.
 
     * `what`: The checkpoint (or two ONNX files, text first), then targets [default: all].
     * `head`: The score, if the checkpoint names none.

@@ -29,6 +29,7 @@ from cimtool.experiments.widths import (
 )
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LEFT_OUT
+from cimtool.passes.gallery import SHORTLIST
 
 BitsKey = tuple[tuple[Width, int], ...]
 
@@ -60,7 +61,7 @@ class ChoiceCosts:
     def bits(self) -> BitAssignment:
         """The highest bits of all widths."""
         settings = self.start.settings
-        if settings.score_mapping != "digital":
+        if settings.score_mapping == "in-memory":
             return self.layers.bits
         features = {MU: settings.stored_bits("mu"), VARIANCE: settings.stored_bits("s")}
         return {**self.layers.bits, **features}
@@ -70,6 +71,12 @@ class ChoiceCosts:
         if width in FEATURES:
             return tuple(range(bits - 1, LOWEST_BITS - 1, -1))
         return self.layers.below(width, bits)
+
+    @property
+    def least(self) -> tuple[float, ...]:
+        """The prices of the fewest bits; NaN if these have none."""
+        lowest = {w: (bits, *self.below(w, bits))[-1] for w, bits in self.bits.items()}
+        return self.prices(lowest)
 
     def worthwhile(self, width: Width) -> bool:
         """True if fewer bits of a width can save WORTHWHILE of a price, or more."""
@@ -148,8 +155,10 @@ class ChoiceCosts:
         if key not in self._estimates:
             own = self.configured({**self.layers.bits, **compiled})
             self._estimates[key] = self.estimated(own)
-        places = self.layers.places(of_layers(bits))
-        return self._estimates[key].placed(places, self.configured(bits).settings)
+        found = self._estimates[key]
+        shortlist = (place for place in found.placements if place.graph == SHORTLIST)
+        places = (*self.layers.places(of_layers(bits)), *shortlist)
+        return found.placed(places, self.configured(bits).settings)
 
 
 def _whole(total: Quantity) -> float:

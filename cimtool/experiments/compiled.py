@@ -27,6 +27,7 @@ from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SweepReferences, trained_gaussians
+from cimtool.experiments.shortlists import Shortlist, left_by
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.model import time_text
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
@@ -36,10 +37,17 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model, ModelCard
 from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
-from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
+from cimtool.passes.gallery import (
+    SHORTLIST,
+    distance_graph,
+    fit_gallery,
+    program_gallery,
+    score_layers,
+)
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.product_bits import ProductExamples
 from cimtool.passes.trained_bits import with_trained_bits
+from cimtool.reference.metrics import on_grid
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians
@@ -52,6 +60,9 @@ from cimtool.verification.ranked_data import raw_products
 from cimtool.verification.stages import encode, real_means
 from cimtool.verification.worth import Worth, in_larger_gallery
 
+PRICED_ITEMS = 128
+"""Items at most of a shortlist's two galleries, which give the cost of any number of items."""
+
 DIES_AT_A_TIME = 16
 """Dies whose queries are kept until their intervals are computed on the same resamples."""
 
@@ -63,7 +74,7 @@ class Outcome:
     `intervals` of the metrics are over resamples of the queries. `worth` compares with raw rows,
     the float score and Monte Carlo, query by query; None for Monte Carlo itself. `dies` has, for
     each time, the values of all dies and their spread. `warnings` are the `notes` that every reader
-    should see: cells with few levels, or no dies although dies were requested.
+    should see: cells with few levels, a shortlist, or no dies although dies were requested.
     """
 
     error: str | None = None
@@ -119,10 +130,14 @@ class Outcome:
 
 
 class MeasuredPairs(NamedTuple):
-    """Scores [n, m] of all pairs, and what was measured of them query by query."""
+    """Scores [n, m] by which texts are answered, and what was measured of them query by query.
+
+    `notes` are on the shortlist that left these scores.
+    """
 
     scores: Array
     queries: Queries
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,12 +249,14 @@ class PointEvaluator:
         compiled = program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
             program = self.with_gallery(program, settings)
-        measured = self._measured(program, model.head)
+        shortlist = Shortlist.of(settings, len(self.data.video), self.gallery)
+        measured = self._measured(program, model.head, shortlist)
         cost = cost_of(self._estimate(compiled, build, score))
         no_dies: list[str] = []
-        dies = self._on_dies(program, build, model.head, no_dies.append)
+        dies = self._on_dies(program, build, (model.head, shortlist), no_dies.append)
         of_model = (f"warning: {text}" for text in model.warnings)
-        notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
+        warnings = (*few_levels, *measured.notes, *no_dies)
+        notes = (*of_model, *few_levels, *said, *measured.notes, *no_dies)
         metrics = self.references.metrics(measured.queries)
         return measured, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
@@ -273,6 +290,9 @@ class PointEvaluator:
         query = ScoredQuery(self.models[score].dimension, drawn, items)
         if samples is not None or build.settings.score_mapping == "digital":
             return estimate(program, build, query)
+        if (shortlist := Shortlist.of(build.settings, held, items)) is not None:
+            query = replace(query, gallery=None, shortlist=shortlist.length)
+            return self._shortlisting(program, build, query).at(items)
         one, two = (
             estimate(
                 self.with_gallery(program, build.settings, copies),
@@ -282,6 +302,20 @@ class PointEvaluator:
             for copies in (1, 2)
         )
         return one if items == held else GalleryPair(one, two).at(items)
+
+    def _shortlisting(
+        self, program: Program, build: Configuration, query: ScoredQuery
+    ) -> GalleryPair:
+        """The cost of a shortlist, from calibration items, as `cimtool cost --gallery` has it."""
+        rows = self.fit.get("video", self.data.video)[:PRICED_ITEMS]
+        once = Simulator(program).encode("video", rows)
+        pair = []
+        for copies in (1, 2):
+            items = {name: np.concatenate([one] * copies) for name, one in once.items()}
+            graph = program_gallery(distance_graph(program.score), items, build.settings)
+            pair.append(estimate(replace(program, shortlist=graph), build, query))
+        one, two = pair
+        return GalleryPair(one, two, SHORTLIST)
 
     def compiled(
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
@@ -312,37 +346,52 @@ class PointEvaluator:
     def with_gallery(self, program: Program, settings: Settings, copies: int = 1) -> Program:
         """The program with the evaluation videos in its arrays, as after `cimtool program`.
 
-        Each video stands there in `copies`, which only a cost needs. Raises CimError for a hybrid
-        score, because most pairs get no score.
+        Each video stands there in `copies`, which only a cost needs. Of a hybrid score only the
+        distances that draw up its shortlist are there.
         """
-        if settings.score_mapping == "hybrid":
-            raise CimError(
-                'score_mapping = "hybrid": pairs outside its shortlists have no score, and a sweep '
-                'measures drift over all pairs; expected "digital" or "in-memory"'
-            )
         simulator = Simulator(program)
         video = simulator.encode("video", self.data.video)
         video = {name: np.concatenate([rows] * copies) for name, rows in video.items()}
         queries = {name: simulator.encode(name, rows) for name, rows in self.fit.items()}
         right = queries.get("video")
+        if settings.score_mapping == "hybrid":
+            distances = distance_graph(program.score)
+            matches = program_gallery(distances, right, settings) if right else None
+            tiled = program_gallery(distances, video, settings)
+            shortlist = fit_gallery(tiled, queries["text"], matches, settings.settable)
+            return replace(program, shortlist=shortlist)
         examples = ProductExamples(queries["text"], right or video)
         matches = program_gallery(program.score, right, settings, examples) if right else None
         tiled = program_gallery(program.score, video, settings, examples)
         score = fit_gallery(tiled, queries["text"], matches, settings.settable)
         return replace(program, score=score)
 
-    def _measured(self, program: Program, head: Head) -> MeasuredPairs:
-        """Score all evaluation pairs and measure them; CimError if a score is not finite."""
+    def _measured(self, program: Program, head: Head, shortlist: Shortlist | None) -> MeasuredPairs:
+        """Score all evaluation pairs and measure them; CimError if a score is not finite.
+
+        With a shortlist, texts are answered by what it leaves.
+        """
         simulator = Simulator(program)
         features = encode(simulator, self.data)
         scores = simulator.score(features["text"], features["video"])
         if not np.isfinite(scores).all():
             raise CimError("a score is not finite; the model is out of float64's range")
         means = real_means(program, features)
-        return MeasuredPairs(scores, self.references.measured(scores, *means, head))
+        queries = self.references.measured(scores, *means, head)
+        if shortlist is None:
+            return MeasuredPairs(scores, queries)
+        scores = on_grid(scores)
+        listed = shortlist.listed(simulator, features["text"])
+        left = left_by(listed, scores)
+        said = shortlist.note(listed, scores, self.data.called)
+        return MeasuredPairs(left, self.references.after_shortlist(queries, left), (said,))
 
     def _on_dies(
-        self, program: Program, build: Configuration, head: Head, note: Say
+        self,
+        program: Program,
+        build: Configuration,
+        scored: tuple[Head, Shortlist | None],
+        note: Say,
     ) -> tuple[Mapping[str, Any], ...]:
         """Metrics of all dies and their spread, for each corner and time of reading.
 
@@ -364,7 +413,7 @@ class PointEvaluator:
                 for start in range(0, request.trials, DIES_AT_A_TIME):
                     those = range(start, min(start + DIES_AT_A_TIME, request.trials))
                     drawn = (on_die(program, build.settings, conditions, die) for die in those)
-                    measured = [self._measured(die.program, head).queries for die in drawn]
+                    measured = [self._measured(die.program, *scored).queries for die in drawn]
                     metrics += [self.references.metrics(one) for one in measured]
                     intervals += self.references.intervals(*measured)
                 read = time_text(conditions.seconds), corner

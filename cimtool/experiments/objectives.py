@@ -55,6 +55,11 @@ class CostObjective:
         return ",".join(f"{name}={weight:g}" for name, weight in self.weights.items())
 
     @property
+    def of_query(self) -> bool:
+        """True if a query takes part in it."""
+        return "query_energy" in self.weights or "latency" in self.weights
+
+    @property
     def of_energy(self) -> bool:
         """True if energies take part in it."""
         return "query_energy" in self.weights or "encoding_energy" in self.weights

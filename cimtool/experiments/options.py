@@ -34,7 +34,7 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.arguments import TrainingOptions
 from cimtool.verification.options import WithDistractors
 
-VARIED = ("adc_bits", "references", "rows_active", "score_mapping")
+VARIED = ("adc_bits", "references", "rows_active", "score_mapping", "shortlist")
 """Settings that `tune` may vary: converter bits, references, active rows, the gallery's way."""
 
 

@@ -150,7 +150,13 @@ def target_table(found: TargetComparison) -> Table:
     energy = f"of one query among {found.gallery:,} items; > is a lower bound: parts have no price"
     columns: tuple[tuple[Column, Callable[[TargetRow], Content]], ...] = (
         (Column("target"), lambda row: row.target),
-        (Column("gallery", help="scored digitally, or stored in arrays"), _way),
+        (
+            Column(
+                "gallery",
+                help="scored digitally, in arrays, or digitally after a shortlist from arrays",
+            ),
+            _way,
+        ),
         (Column("within\nbudget", help=within), _state),
         (Column("query", help=energy), amount(_energy, ENERGIES)),
         (Column("latency", help="of the same query"), amount(_latency, TIMES)),
@@ -210,6 +216,8 @@ def _notes(found: TargetComparison) -> Iterator[str]:
                 for basis in bases
             )
         )
+    for row in done:
+        yield from (f"{_named(row)}: {note}" for note in row.outcome.warnings)
     yield NOISE_FREE
     yield from found.points.remarks.notes
 

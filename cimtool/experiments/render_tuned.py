@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.engine import values_text
 from cimtool.experiments.objectives import COSTS, CostName, CostObjective
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt
+from cimtool.hardware.keys import ScoreMapping
 from cimtool.reference.queries import led
 from cimtool.report.document import Document, Sentence, Verbatim, notes
 from cimtool.report.formats import (
@@ -43,7 +46,7 @@ def document(found: Tuned) -> Document:
             figure_table(found).named("figures"),
             *starts,
             *steps,
-            *notes(found.remarks.notes),
+            *notes([*_ways_tried(found), *found.outcome.warnings, *found.remarks.notes]),
             Verbatim(f"wrote {found.written}"),
             Verbatim(f"next: {found.command or f'cimtool compile --settings {settings} ...'}"),
         ),
@@ -54,6 +57,14 @@ def document(found: Tuned) -> Document:
 def _outcome(found: Tuned) -> Iterator[str]:
     """Sentences on the costs before and after, on the limits, and on steps taken back."""
     yield "; ".join(_changes(found))
+    first, chosen = found.starts[0], next(one for one in found.starts if one.chosen)
+    if first is not chosen:
+        costs = CostObjective(found.objective, first.first)
+        share = costs.prices(found.chosen_cost)[0] / costs.prices(first.first)[0]
+        yield (
+            f"from {values_text(chosen.values)}; against {values_text(first.values)} with its "
+            f"highest bits, {share:.2g} times the {costs.text}"
+        )
     if found.features:
         mu, variance = found.features.values()
         yield f"features: {mu} bits of mu, {variance} of the variance"
@@ -70,6 +81,16 @@ def _outcome(found: Tuned) -> Iterator[str]:
         if found.taken_back == 1:
             steps = f"the last of {kept} kept steps was" if kept > 1 else "the only kept step was"
         yield f"{steps} taken back: over the budget on held-out queries or on all"
+
+
+def _ways_tried(found: Tuned) -> Iterator[str]:
+    """Sentences on the ways of a gallery that were tried, and on those that were not."""
+    ways = list(dict.fromkeys(str(one.values.get("score_mapping", "")) for one in found.starts))
+    if ways != [""]:
+        others = [one for one in get_args(ScoreMapping) if one not in ways]
+        more = f"; not tried: {', '.join(others)}" if others else ""
+        yield f"score_mapping tried: {', '.join(ways)}{more}"
+    yield from found.untried
 
 
 def _changes(found: Tuned) -> Iterator[str]:
@@ -111,16 +132,19 @@ def _columns(found: Tuned) -> tuple[Column, ...]:
 
 def start_table(found: Tuned) -> Table:
     """Every combination of a grid: costs after tuning, and the metrics of its highest bits."""
+    keys = dict.fromkeys(key for one in found.starts for key in one.values)
     columns = (
-        *(Column(key, str) for key in found.starts[0].values),
-        Column(""),
+        *(Column(key, str) for key in keys),
+        Column("", help="dearer: its fewest bits cost more than what is chosen; it was not tuned"),
+        *(Column(f"{name}\nat first".replace("_", "\n"), _form(name)) for name in found.objective),
         *_columns(found),
         *(Column(f"{name}\nat first", four_digits) for name in found.budget),
     )
     rows = [
         (
-            *one.values.values(),
-            "chosen" if one.chosen else "" if one.cost else "over",
+            *(one.values.get(key) for key in keys),
+            "chosen" if one.chosen else "" if one.cost else "dearer" if one.dearer else "over",
+            *(one.first.get(name) for name in found.objective),
             *(one.cost.get(name) for name in found.objective),
             *(one.metrics.get(name) for name in found.budget),
         )

@@ -1,6 +1,6 @@
 """One model on several targets: what it retrieves, and what a query takes, side by side.
 
-The points of a sweep over targets, with the gallery scored digitally and in the arrays.
+The points of a sweep over targets, with the gallery scored in each way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TARGETS = ExperimentKind("targets", "targets.json", 1, IDENTITY, Outcome.from_js
 DEFAULT_BUDGET = {"r1_loss": 0.01}
 
 DIGITAL = "digital"
-WAYS = {DIGITAL: "digital", "in-memory": "in arrays"}
+WAYS = {DIGITAL: "digital", "in-memory": "in arrays", "hybrid": "by shortlist"}
 """Ways of a gallery in words, by `score_mapping`."""
 
 
@@ -102,8 +102,10 @@ class TargetComparison(PagedResult, shown_by="cimtool.experiments.render_targets
 
     @cached_property
     def rows(self) -> list[TargetRow]:
-        """A row for each target and way; one for both ways if they fail for the same reason."""
+        """A row for each target and way; one for all ways that fail for the same reason."""
         found: dict[tuple[str, str], TargetRow] = {}
+        ways: dict[tuple[str, str], list[str]] = {}
+        every = [str(one.named.get("target", one.base)) for one in self.points.points]
         for _, point, outcome in self.points.numbered():
             name = str(point.named.get("target", point.base))
             way = str(point.named.get("score_mapping", ""))
@@ -111,7 +113,11 @@ class TargetComparison(PagedResult, shown_by="cimtool.experiments.render_targets
                 way = point.build.settings.score_mapping
             row = TargetRow(name, way, outcome, self.budget)
             same = (name, outcome.error or way)
-            found[same] = replace(row, way="") if same in found else row
+            ways.setdefault(same, []).append(WAYS.get(way, way))
+            alike = ways[same]
+            if len(alike) > 1:
+                row = replace(row, way="" if len(alike) == every.count(name) else ", ".join(alike))
+            found[same] = row
         return sorted(found.values(), key=lambda row: row.rank)
 
     @property
@@ -153,10 +159,11 @@ def compare_targets(options: CompareTargetsOptions, say: Say = silent) -> Target
     """Compile a model for several targets, and measure what it retrieves and costs on each.
 
     `what` is the model and then targets, by name or file (none: all of cimtool and of plug-ins). A
-    gallery is scored digitally and in the arrays, unless the file `settings` says how. Costs are of
-    a query against `gallery` items (default: the videos of `data`). A target that the model cannot
-    be compiled for is a row with the reason. The rest is as in `sweep`. Raises CimError for a
-    target that is unknown or given twice; PointsFailed (a CheckFailed) if none keeps the `budget`.
+    gallery is scored digitally, in the arrays, and digitally after a shortlist from the arrays,
+    unless the file `settings` says how. Costs are of a query against `gallery` items (default: the
+    videos of `data`). A target that the model cannot be compiled for is a row with the reason. The
+    rest is as in `sweep`. Raises CimError for a target that is unknown or given twice; PointsFailed
+    (a CheckFailed) if none keeps the `budget`.
     """
     if not options.what:
         raise ArgumentError("{what} is missing; expected a model")

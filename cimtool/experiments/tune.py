@@ -13,7 +13,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +20,8 @@ import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
-from cimtool.base.grids import Grid, Value
+from cimtool.base.grids import Value
 from cimtool.base.modality_names import Modalities, item_names
-from cimtool.base.named import unknown
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
@@ -42,10 +40,11 @@ from cimtool.experiments.engine import (
     write_page,
 )
 from cimtool.experiments.objectives import CostName, CostObjective
-from cimtool.experiments.options import VARIED, TuneOptions
+from cimtool.experiments.options import TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, kept_references, reference_name
 from cimtool.experiments.rows import IDENTITY, check_gallery, measured_identity, measured_rows
+from cimtool.experiments.starts import Builds, starts_of
 from cimtool.experiments.widths import (
     Attempt,
     BitAssignment,
@@ -60,8 +59,7 @@ from cimtool.experiments.widths import (
 )
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import SettingOptions
-from cimtool.hardware.target import Target
-from cimtool.loading.embeddings import Embeddings, File, files_of
+from cimtool.loading.embeddings import Embeddings, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
@@ -75,13 +73,17 @@ from cimtool.report.formats import counted
 class TunedStart:
     """Values of a grid from which tuning started, and its result.
 
-    `cost` is the cost of the bits chosen from here; empty if the highest bits miss the budget.
+    `metrics` and `first` are of its highest bits. `cost` is the cost of the bits chosen from here;
+    empty if the highest bits miss the budget, or if the start is `dearer`: its fewest bits would
+    cost more than the bits that were chosen from another.
     """
 
     values: Mapping[str, Value]
     metrics: Mapping[str, float]
+    first: Mapping[CostName, float]
     cost: Mapping[CostName, float]
     chosen: bool = False
+    dearer: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,10 +97,10 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     bits, `held_out` are metrics on the other half, and `on_all` on all queries, as `verify`
     measures them, with `intervals`; `outcome` has the verdict on them. The last `taken_back` kept
     steps were undone because they missed the budget on the other half or on all. `baselines` are
-    metrics of scores without hardware, on all queries, with intervals. If `by_class`, metrics of
-    classes lead. `command` compiles the result; None if the inputs were not files. `resumed` counts
-    choices of bits that an earlier run measured; `results` were written into the folder, if one was
-    given.
+    metrics of scores without hardware, on all queries, with intervals. `untried` has reasons why
+    ways of a gallery were not tried. If `by_class`, metrics of classes lead. `command` compiles the
+    result; None if the inputs were not files. `resumed` counts choices of bits that an earlier run
+    measured; `results` were written into the folder, if one was given.
     """
 
     page = "tune.html"
@@ -129,6 +131,7 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     remarks: Remarks
     written: Path
     command: str | None
+    untried: Sequence[str] = ()
     resumed: int = 0
     results: Sequence[Path] = ()
 
@@ -186,7 +189,9 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
 
     Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
     `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
-    budget, and chooses the cheapest result. Bits are chosen on every second video of `data` and its
+    budget, and chooses the cheapest result. If nothing says how a `gallery` is scored, shortlists
+    from the arrays are starts beside the digital score. A start is not tuned if its fewest bits
+    cost more than what is chosen already. Bits are chosen on every second video of `data` and its
     texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
     all are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
@@ -197,7 +202,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     of `data` calibrated (unless they are allowed or dropped), or if the folder holds the tuning of
     another model or other data.
     """
-    source, builds, limits, objective = _asked(options)
+    source, (builds, beside), limits, objective = _asked(options)
     model = source.for_rows(options.calibration).load(say)
     rows, data = measured_rows(model, options)
     of_logit = model.head.predicts_logit
@@ -218,10 +223,15 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
         for values, build in builds:
             starts.append(TuningStart.of(values, build, choices, objective))
             objective = starts[0].costs.objective
+        untried = list[str]()
+        for values, build in beside:
+            try:
+                starts.append(TuningStart.of(values, build, choices, objective))
+                starts[-1].costs.check()
+            except CimError as error:
+                untried.append(f"{values_text(values)} was not tried: {error}")
         kept = _within(starts, limits, data.file, say)
-        for one in kept:
-            one.tune(limits, say)
-        best = min(kept, key=lambda one: one.costs.prices(one.bits))
+        best, tuned = _cheapest(kept, limits, say)
         whole = evaluator.evaluate(best.costs.configured(best.bits))  # with intervals
         written = _write_settings(options, best, file)
         outcomes = best.measured(best.bits)
@@ -233,7 +243,10 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             budget=limits.limits,
             objective=objective.weights,
             gallery=options.gallery or len(data.video),
-            starts=[one.summary(one in kept, one is best) for one in starts],
+            starts=[
+                one.summary(one in tuned, one is best, one in kept and one not in tuned)
+                for one in starts
+            ],
             start=best.measured(best.costs.bits).chosen_on.metrics,
             start_cost=best.costs.cost(best.costs.bits),
             steps=best.steps,
@@ -253,15 +266,15 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             remarks=remarks,
             written=written,
             command=_command(options, source, written),
+            untried=untried,
             resumed=folder.resumed,
         )
         return found if place is None else replace(found, results=write_page(found, place))
 
 
-Builds = list[tuple[dict[str, Value], Configuration]]
-
-
-def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, CostObjective]:
+def _asked(
+    options: TuneOptions,
+) -> tuple[ModelSource, tuple[Builds, Builds], DriftBudget, CostObjective]:
     """The model, the starts, the budget and the objective; CimError for a mistake in them."""
     if options.output is not None:
         check_output(Path(options.output), ".toml")
@@ -270,8 +283,7 @@ def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget, Cost
     check_gallery(options.gallery)
     usual = "arrays" if options.gallery is None else "query_energy"
     objective = CostObjective.of(usual if options.objective is None else options.objective)
-    source, by_name = ModelSource.of(options), options.part(SettingOptions)
-    builds = _builds(options.target, options.settings, by_name, options.grid or {})
+    source, builds = ModelSource.of(options), starts_of(options, objective)
     if not options.budget:
         raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
     limits = DriftBudget(options.budget)
@@ -315,6 +327,24 @@ def _within(
     return [one for one, error in zip(starts, refusals, strict=True) if error is None]
 
 
+def _cheapest(
+    kept: Sequence[TuningStart], limits: DriftBudget, say: Say
+) -> tuple[TuningStart, list[TuningStart]]:
+    """Tune starts, the cheapest first; the one whose bits cost least, and all that were tuned.
+
+    A start whose fewest bits cost more than the best bits so far cannot be chosen.
+    """
+    best, tuned = None, list[TuningStart]()
+    for one in sorted(kept, key=lambda one: one.costs.prices(one.costs.bits)):
+        if best is not None and one.costs.least > best.costs.prices(best.bits):
+            continue
+        one.tune(limits, say)
+        tuned.append(one)
+        best = min(tuned, key=lambda one: one.costs.prices(one.bits))
+    assert best is not None
+    return best, tuned
+
+
 def _write_settings(options: TuneOptions, best: TuningStart, file: Path) -> Path:
     """Write the settings that were given, with the values and the bits that were chosen."""
     by_name = options.part(SettingOptions)
@@ -337,17 +367,6 @@ def _command(options: TuneOptions, source: ModelSource, written: Path) -> str | 
     if source.poly is not None and not isinstance(source.poly, Path):
         return None
     return shlex.join(compile_words(source, calibrating, target, written))
-
-
-def _builds(
-    target: str | Target, settings: File | None, by_name: Mapping[str, Any], grid: Grid
-) -> Builds:
-    """Every combination of a grid's values, and the target and settings with these."""
-    for key in grid:
-        if key not in VARIED:
-            raise ArgumentError("{grid} {}", str(unknown("key", key, VARIED)))
-    combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return [(own, Configuration.of(target, settings, {**by_name, **own})) for own in combinations]
 
 
 class HalvesMeasured(NamedTuple):
@@ -466,10 +485,11 @@ class TuningStart:
             costs = replace(costs, objective=replace(objective, first=costs.cost(costs.bits)))
         return cls(values, choices, costs, costs.bits)
 
-    def summary(self, kept: bool, chosen: bool) -> TunedStart:
+    def summary(self, tuned: bool, chosen: bool, dearer: bool) -> TunedStart:
         """The start in the result of the tuning."""
         metrics = self.measured(self.costs.bits).chosen_on.metrics
-        return TunedStart(self.values, metrics, self.cost if kept else {}, chosen)
+        first = self.costs.cost(self.costs.bits)
+        return TunedStart(self.values, metrics, first, self.cost if tuned else {}, chosen, dearer)
 
     @property
     def cost(self) -> dict[CostName, float]:

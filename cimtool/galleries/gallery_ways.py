@@ -26,9 +26,13 @@ from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 from cimtool.costs.wider_gallery import GalleryPair, WiderGallery
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
-from cimtool.galleries.programming import DEFAULT_SHORTLIST
 from cimtool.ir.program import Program
-from cimtool.passes.gallery import ShortlistBits, distance_graph, program_gallery
+from cimtool.passes.gallery import (
+    DEFAULT_SHORTLIST,
+    ShortlistBits,
+    distance_graph,
+    program_gallery,
+)
 from cimtool.reference.bootstrap import counted_share
 from cimtool.simulation.simulator import Simulator
 

@@ -61,14 +61,11 @@ from cimtool.hardware.settings import LEFT_OUT
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import file_of, read_rows
-from cimtool.passes.gallery import ShortlistBits, score_layers
+from cimtool.passes.gallery import DEFAULT_SHORTLIST, ShortlistBits, score_layers
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
-
-DEFAULT_SHORTLIST = 100
-"""Default length of a hybrid score's shortlist; all items of a smaller gallery."""
 
 SEARCH_PICTURE = "shortlists.svg"
 """The file of a bundle with a picture of the search for a recall."""

@@ -42,6 +42,9 @@ from cimtool.simulation.simulator import Runner
 FIT_ITEMS = 1024
 """Items whose column sums decide a converter's step; more of them would not move it."""
 
+DEFAULT_SHORTLIST = 100
+"""Default length of a hybrid score's shortlist; all items of a smaller gallery."""
+
 DISTANCE = "ed"
 """The statistic by which a shortlist is drawn up."""
 

@@ -86,10 +86,9 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
 ) -> None:
     files = small_trunk
     grid = {"score_mapping": ["digital", "in-memory", "hybrid"], "adc_bits": [3]}
-    with pytest.raises(PointsFailed, match="1 of 3 points failed") as caught:
-        sweep_small(tmp_path / "s", grid)
-    digital, memory, hybrid = caught.value.found.outcomes
-    assert 'score_mapping = "hybrid": pairs outside its shortlists' in str(hybrid.error)
+    digital, memory, hybrid = sweep_small(tmp_path / "s", grid).outcomes
+    assert hybrid.metrics["logit_rmse"] == digital.metrics["logit_rmse"]
+    assert hybrid.cost["arrays"] > digital.cost["arrays"]
     made = api.compile(
         files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
         output=tmp_path / "made", score_mapping="in-memory", adc_bits=3,

@@ -1,0 +1,87 @@
+"""Retrieval by a hybrid score: of each text only the items on its shortlist are left.
+
+A query is priced among the items of a gallery, which may be many more than there are to measure on.
+How many items stand before the best one grows with the gallery, so the list is measured as the same
+share of the items at hand, rounded down: a place of p of m items is expected at p N / m of N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.errors import CimError
+from cimtool.base.modality_names import Modalities, item_names
+from cimtool.bundle.simulate import nearest_items
+from cimtool.hardware.settings import Settings
+from cimtool.passes.gallery import DEFAULT_SHORTLIST
+from cimtool.reference.bootstrap import counted_share
+from cimtool.report.formats import percent
+from cimtool.simulation.simulator import Features, Simulator
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """A list of `length` items of a `gallery`, measured as one of `measured` of `items`."""
+
+    length: int
+    gallery: int
+    measured: int
+    items: int
+
+    @classmethod
+    def of(cls, settings: Settings, items: int, gallery: int | None = None) -> Shortlist | None:
+        """The shortlist that settings draw up, None without one.
+
+        `gallery` is the number of items that a query is priced among (None: the `items`). Raises
+        CimError if the list is longer than the gallery, or its share of the items is none of them.
+        """
+        if settings.score_mapping != "hybrid":
+            return None
+        priced = gallery or items
+        length = settings.shortlist or min(DEFAULT_SHORTLIST, priced)
+        if length > priced:
+            raise CimError(
+                f"shortlist = {length}: a query is priced among {priced:,} items; expected 1 to "
+                f"{priced}"
+            )
+        measured = min(length, length * items // priced)
+        if not measured:
+            raise CimError(
+                f"shortlist = {length}: of {priced:,} items it is fewer than one of the "
+                f"{items:,} that it is measured on; expected at least {-(-priced // items)}, or "
+                "more items"
+            )
+        return cls(length, priced, measured, items)
+
+    def listed(self, simulator: Simulator, text: Features) -> BoolArray:
+        """The items [n, m] on the list of each text, by their distances in the arrays."""
+        found = np.zeros((len(text["mu"]), self.items), bool)
+        for rows, distances in simulator.iter_distances(text):
+            np.put_along_axis(found[rows], nearest_items(distances, self.measured), True, axis=1)
+        return found
+
+    def note(self, listed: BoolArray, scores: Array, called: Modalities) -> str:
+        """A sentence on the size of the list that was measured, and on what it holds."""
+        texts, items = item_names(called)
+        best = scores.argmax(axis=1)[:, None]
+        held = counted_share(int(np.take_along_axis(listed, best, axis=1).sum()), len(listed))
+        share = "" if self.items == self.gallery else (
+            f", which is their share of a shortlist of {self.length:,} of {self.gallery:,} items"
+        )  # fmt: skip
+        return (
+            f"{SHORTLISTED} {self.measured:,} of the {self.items:,} {items}{share}; it holds the "
+            f"best item of {percent(held.value)}% [{percent(held.low)}, {percent(held.high)}] of "
+            f"the {texts}; drift, and what {items} retrieve, are of the digital scores of all pairs"
+        )
+
+
+SHORTLISTED = "hybrid score: R@1, mAP and top-1 agreement are after a shortlist of"
+"""The beginning of the note on a shortlist."""
+
+
+def left_by(listed: BoolArray, scores: Array) -> Array:
+    """Scores [n, m] of which items that are not `listed` come last."""
+    return np.where(listed, scores, scores.min() - 1)
