@@ -73,7 +73,8 @@ class Worked:
         column, place = layer.columns[at], column_places(layer)[at].start
         where = self.vector, 0, c, place
         offset = int(column.offset[0, 0])
-        return int(self.seen.sums[where]), int(column.step[0, 0]), offset, int(self.seen.codes[where])
+        total, step, code = self.seen.sums[where], column.step[0, 0], self.seen.codes[where]
+        return int(total), int(step), offset, int(code)
 
     def value(self, k: int, c: int) -> int:
         """The value that a code stands for, in the binary places of values."""

@@ -161,13 +161,18 @@ def test_values_of_pages_and_of_files_are_visible() -> None:
 def test_no_template_of_markdown_leaves_out_its_filter() -> None:
     """Words of others stand in it by way of the filter; these are cimtool's own."""
     own = {
-        "part.folder", "part.title", "name", "what", "sentence",
+        "part.folder", "part.title", "name", "what", "sentence", "axis", "word", "field", "folder",
+        "file.told", "file.what[0] | upper", "file.what[1:]", "file.lanes", "where[file.where]",
+        'one.extents.get(axis, "-")', "layout.files[name].bits", "layout.cells.path",
+        "layout.cells.word_bits", "layout.cells.flags", "line", "examples[name]", "converter",
     }  # fmt: skip
     folder = Path(__file__).parents[2] / "cimtool"
     for template in folder.rglob("templates/*.md"):
         for value in template.read_text("utf-8").split("{{")[1:]:
             said = value.partition("}}")[0].strip()
-            assert "| markdown" in said or said in own, f"{template.name}: {said}"
+            # The macro of names has the filter; what begins with a quote is one of two texts here.
+            safe = said in own or said.startswith(("names(", '"'))
+            assert "| markdown" in said or safe, f"{template.name}: {said}"
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "0", "text.fc1.2", "isaac-rram-128", "x" * 100])
