@@ -18,7 +18,16 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
-from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
+from cimtool.handoff.faults import (
+    ADAPTER,
+    ARRAY,
+    COLUMN,
+    FAULTS,
+    MACRO,
+    OUTPUT,
+    faulty,
+    layer_facts,
+)
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.handoff.stimuli import input_limits
@@ -26,9 +35,13 @@ from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.report.page import render_text
 
-COCOTB = "column_cocotb.py"
-DEVICE = (COLUMN, MACRO, OUTPUT)
-SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh")
+COCOTB = "array_cocotb.py"
+DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
+PARTS_OF_BENCH = tuple(
+    f"tb_{part}.svh" for part in ("references", "answers", "images", "converter", "taps")
+)
+SOURCES = (*DEVICE, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
+UNDER_TEST = "MACRO='$(MACRO)' ADAPTER='$(ADAPTER)' LATENCY=$(LATENCY) MULTIPLEXED=$(MULTIPLEXED)"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
@@ -258,7 +271,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
             f"localparam {'bit' if isinstance(n, bool) else 'int'} {name} = {int(n)};"
             for name, n in parameters.items()
         ]
-        text = "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;\n"])
+        text = "\n".join(["package cim;", *lines, '`include "lanes.svh"', "endpackage\n"])
         text = text.replace("int SIGNED_CELLS", signed)
         (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
     for name in SOURCES:
@@ -272,7 +285,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     listed = []
     for number, one in enumerate(FAULTS, 1):
         where = ",".join(name for name, held in facts.items() if one.shows in held)
-        listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
+        listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
     (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 
@@ -286,20 +299,23 @@ BENCH_PART = HandoffPart(
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
     files={
-        COLUMN: "a column and its converter, the analog part: replace it with your own, "
-        "`make icarus COLUMN=...`",
-        MACRO: "the array of columns, and its digital periphery: cycles, shift-and-add",
+        ADAPTER: "the boundary: from the bench's ports to those of an array. Replace it and the array "
+        "by your own, `make all MACRO=... ADAPTER=...`",
+        ARRAY: "the reference array: its columns side by side",
+        COLUMN: "a column and its converter, the analog part",
+        MACRO: "the digital periphery of an array: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
-        "tb_macro.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
-        "tb_converter.svh": "a column by itself, with the sums of `directed/`",
-        COCOTB: "the same in cocotb, with the references of each converter from `constants/`",
+        "tb_array.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
+        "tb_*.svh": "its parts: references, handshakes, images, the sums of `directed/`, `taps/`",
+        "lanes.svh": "what follows from the parameters: the lanes of an array, and their order",
+        COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
-        "faults.txt": "one fault per line: its number, the tap that must find it, the kinds of "
-        f"macro in which it changes a number, or {NOWHERE}, and its name",
+        "faults.txt": "one fault per line: its number, the tap that must find it, its file, the kinds "
+        f"of macro in which it changes a number, or {NOWHERE}, and its name",
         f"{FAULTY}/*.sv": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
@@ -307,13 +323,16 @@ BENCH_PART = HandoffPart(
         "`make cocotb` Icarus Verilog and cocotb 2",
     ),
     goals={
-        "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
-        "verilator": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh verilator '$(COLUMN)'",),
-        "cocotb": ("@PYTHON='$(PYTHON)' sh sv/bench.sh cocotb '$(COLUMN)'",),
-        "mutants": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "icarus": (f"@{UNDER_TEST} sh sv/bench.sh icarus",),
+        "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
+        "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
+        "mutants": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
     },
     settings={
-        "COLUMN": f"sv/{COLUMN}",
+        "MACRO": f"sv/{ARRAY} sv/{COLUMN}",
+        "ADAPTER": f"sv/{ADAPTER}",
+        "LATENCY": "0",
+        "MULTIPLEXED": "1",
         "PYTHON": "python3",
         "OPTIMIZE": "-O1",
         "VERILATED": "build/verilated",
@@ -401,8 +420,8 @@ RANDOM_PART = HandoffPart(
     uncovered=("`make random` needs Verilator and a C compiler",),
     goals={
         "random": (
-            f"@CC='$(CC)' {VERILATOR_SETTINGS} sh sv/bench.sh random '$(COLUMN)' $(VECTORS) "
-            "$(SEED) $(FAULT)",
+            f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} VECTORS=$(VECTORS) SEED=$(SEED) "
+            "FAULT=$(FAULT) sh sv/bench.sh random",
         )
     },
     settings={"VECTORS": "1000", "SEED": "1", "FAULT": "0"},

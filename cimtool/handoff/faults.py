@@ -1,7 +1,7 @@
 """Faults of a macro that the bench must find, each at a named tap.
 
 `faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
-an expression becomes `(tb_macro.fault == n ? wrong : right)`.
+an expression becomes `(tb_array.fault == n ? wrong : right)`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from cimtool.handoff.taps import Taps, column_places, taps
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.stored import cell_digits
 
-COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
+ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
+MACRO, OUTPUT = "cim_macro.sv", "cim_output.sv"
 
 NARROW_BITS = 18
 """Bits of the accumulator that is too narrow."""
@@ -40,7 +41,7 @@ class Fault:
 
 
 _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
-    ("sums", MACRO): (
+    ("sums", ARRAY): (
         (
             "one flipped cell",
             "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]",
@@ -56,7 +57,7 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
         (
             "cycles most significant first",
             "5'(shift)",
-            "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
+            "cycle_shift[(cycles - 6'd1 - asked)*5 +: 5]",
             "MANY_CYCLES",
         ),
         ("a cycle drives all higher bits too", "count != '0", "1'b0", "MANY_CYCLES"),
@@ -148,7 +149,7 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
         chosen = f"({right})"
         for n, one in numbered:
             if one.right == right:
-                chosen = f"(tb_macro.fault == {n} ? {one.wrong} : {chosen})"
+                chosen = f"(tb_array.fault == {n} ? {one.wrong} : {chosen})"
         source = source.replace(right, chosen)
     return source
 

@@ -12,7 +12,7 @@
     import "DPI-C" function longint random_code(input int lane, input int cycle);
     import "DPI-C" function longint random_added(input int weight);
 
-    localparam int SHOWN = 4, NEEDED = 4; // taps; each must compare something
+    localparam int SHOWN = 4; // taps that are shown
 
     int random_vectors = 0, seed = 0;
 
@@ -61,6 +61,8 @@
     endtask
 
     // A layer sum needs all row groups of one vector; only the vectors of taps/ have them.
+    task automatic add_up(input int n, input int column);
+    endtask
     task automatic sum_layer;
     endtask
     task automatic requantise;
