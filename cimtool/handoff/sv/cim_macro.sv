@@ -129,20 +129,16 @@ module cim_macro import cim::*; (
 
     // Codes are kept until all lanes have answered.
     logic [CONVERTED-1:0] arrived;
-    logic [CONVERTED*CODE_BITS-1:0] kept, answer;
+    logic signed [CODE_BITS-1:0] kept [0:CONVERTED-1];
     assign in_valid = running && asked != cycles;
     assign accepted = in_valid && in_ready;
     assign complete = (arrived | out_valid) == '1;
-    always_comb begin
-        answer = (out_valid == '1) ? codes : kept;
-        if (out_valid != '1 && out_valid != '0)
-            for (int j = 0; j < CONVERTED; j++)
-                if (out_valid[j]) answer[j*CODE_BITS +: CODE_BITS] = codes[j*CODE_BITS +: CODE_BITS];
-    end
     always_ff @(posedge clk) begin
-        kept <= answer;
         if (rst || start || complete) arrived <= '0;
         else arrived <= arrived | out_valid;
+        if (out_valid != '0 && !complete)
+            for (int j = 0; j < CONVERTED; j++)
+                if (out_valid[j]) kept[j] <= codes[j*CODE_BITS +: CODE_BITS];
     end
 
     // The digital value of a lane's code, in 2^-(FRACTION_BITS + REFERENCE_BITS).
@@ -152,7 +148,7 @@ module cim_macro import cim::*; (
         logic signed [CODE_BITS-1:0] code;
         logic signed [ACC_BITS-1:0] from;
         logic [STEP_BITS-1:0] width;
-        assign code = answer[j*CODE_BITS +: CODE_BITS];
+        assign code = out_valid[j] ? codes[j*CODE_BITS +: CODE_BITS] : kept[j];
         assign from = ACC_BITS'($signed(offset[j*FINE_BITS +: FINE_BITS]));
         assign width = step[SLICE*STEP_BITS +: STEP_BITS];
         if (CONVERTER == 2) begin : g_levels

@@ -5,8 +5,8 @@
     assign accepted = in_valid && in_ready;
     assign complete = (seen | out_valid) == '1;
     always_ff @(posedge clk) begin
-        seen <= complete ? '0 : seen | out_valid;
-        waiting <= waiting + 32'(accepted) - 32'(complete);
+        seen <= (complete || rst) ? '0 : seen | out_valid;
+        waiting <= rst ? 0 : waiting + 32'(accepted) - 32'(complete);
     end
 
     // Ends the run at a step that an array does not keep to.

@@ -7,7 +7,7 @@
     localparam int UNIT_CELL = UNIT_COLUMN ? LANES*CELLS*CELL_BITS : 0;
     localparam int REFERENCE_CELL = REFERENCE_COLUMN ? (LANES + 32'(UNIT_COLUMN))*CELLS*CELL_BITS : 0;
 
-    int direct_full = ROWS;          // rows that hold the largest cells
+    int direct_full = 0;              // rows that hold the largest cells
     int cell_first = -1, cell_of = 0; // what row 0 and these rows hold; -1: not known
     logic cell_second = 1'b0, cell_negative = 1'b0;
 
@@ -98,20 +98,25 @@
         direct = 1'b0;
     endtask
 
-    // Writes what is not in the array yet: from `fewest` to `up_to` rows hold `unit`, row 0 `first`.
+    // Writes what is not in the array yet: from `fewest` to `up_to` rows hold `unit`, row 0 `first`. Further
+    // rows are erased if cells leak, else never driven.
     task automatic program_direct(
         input int fewest, input int up_to, input int first, input int unit, input logic second, input logic below
     );
         int was_full;
-        was_full = direct_full;
+        logic [LINE-1:0] full_line;
+        logic anew;
+        anew = cell_of != unit || second != cell_second || below != cell_negative;
+        was_full = anew ? 0 : direct_full;
+        direct_full = was_full;
         if (direct_full < fewest) direct_full = fewest;
         if (direct_full > up_to) direct_full = up_to;
-        if (LEAK == 0) direct_full = ROWS;
+        full_line = direct_line(unit, second, below);
         for (int r = 0; r < ROWS; r++)
-            if (cell_of != unit || second != cell_second || below != cell_negative || (r < was_full) != (r < direct_full)
-                || (r == 0 && first != cell_first))
-                write_line(r, direct_line((r == 0) ? first : (r < direct_full) ? unit : 0, second, below));
-        cell_of = unit; cell_first = first; cell_second = second; cell_negative = below;
+            if (r == 0 && direct_full > 0 && (was_full == 0 || first != cell_first)) write_line(0, direct_line(first, second, below));
+            else if (r > 0 && r >= was_full && r < direct_full) write_line(r, full_line);
+            else if (LEAK > 0 && r >= direct_full && (anew || r < was_full)) write_line(r, '0);
+        cell_of = unit; cell_first = (direct_full > 0) ? first : -1; cell_second = second; cell_negative = below;
     endtask
 
     // The lanes of a slice that answer in this clock.
