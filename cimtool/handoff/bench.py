@@ -21,6 +21,7 @@ from cimtool.handoff.c.writer import ConstantTables
 from cimtool.handoff.faults import (
     ADAPTER,
     ARRAY,
+    BOUNDARY,
     COLUMN,
     FAULTS,
     MACRO,
@@ -40,7 +41,8 @@ DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
 PARTS_OF_BENCH = tuple(
     f"tb_{part}.svh" for part in ("references", "answers", "images", "converter", "taps")
 )
-SOURCES = (*DEVICE, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
+WITH_FAULTS = (*DEVICE, BOUNDARY)
+SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
 UNDER_TEST = "MACRO='$(MACRO)' ADAPTER='$(ADAPTER)' LATENCY=$(LATENCY) MULTIPLEXED=$(MULTIPLEXED)"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
@@ -279,7 +281,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     # Not a module of this package: it runs in a hand-off's folder.
     (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
     (folder / FAULTY).mkdir()
-    for name in DEVICE:
+    for name in WITH_FAULTS:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
     facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
     listed = []

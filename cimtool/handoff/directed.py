@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +36,57 @@ class ConverterInput(NamedTuple):
     digits: int
     sum: int
     code: int
+
+
+class PopulationCount(NamedTuple):
+    """Rows that conduct in one bit of the cells, and the sum and code of a converter.
+
+    The first `rows` rows are driven by a digit of 1, and every cell holds `cell`: a single bit,
+    negative in a pair's second cell.
+    """
+
+    slice: int
+    cycle: int
+    offset: int
+    cell: int
+    rows: int
+    sum: int
+    code: int
+
+
+def population_counts(layer: DrivenLayer) -> list[PopulationCount]:
+    """Every number of rows that conduct, in each bit of a column's cells, as far as sums reach.
+
+    The references are those of a converter's first cycle, with one of its offsets. The unit column
+    is left out.
+    """
+    found: list[PopulationCount] = []
+    op, crossbar, held = layer.op, layer.op.crossbar, layer.op.layer.cells
+    height, bits = int(held.heights.max()), layer.image.cell_bits
+    cells = [1 << p for p in range(bits)]
+    if layer.image.polarities > layer.polarities:
+        cells += [-cell for cell in cells]
+    for k in range(crossbar.slices):
+        column = op.layer.columns[crossbar.reference_of(k, 0)]
+        signed = layer.image.slices[k // layer.polarities].signed
+        offset, least, most = next(_reaches(op, column)) if column.law else _lossless_reach(column)
+        for cell in cells:
+            value = -cell if signed and cell == 1 << bits - 1 else cell
+            for rows in range(height + 1):
+                total = (value * rows << held.fraction_bits) + held.leak * rows
+                if least <= total <= most:
+                    code = total
+                    if column.law is not None:
+                        code = int(_codes(op, column, np.array(total), offset))
+                    found.append(PopulationCount(k, 0, offset, cell, rows, total, code))
+    # Cells are written once for each bit.
+    return sorted(found, key=lambda one: (one.cell, one.slice, one.rows))
+
+
+def _lossless_reach(column: ConvertedColumns) -> tuple[int, int, int]:
+    """No offset, and the smallest and the largest sum of columns whose codes are their sums."""
+    lows, highs = column.bounds
+    return 0, int(lows.min()), int(highs.max())
 
 
 def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
@@ -150,9 +201,9 @@ def _nearest(
     return inside[np.arange(len(sums)), best], totals[best]
 
 
-def converter_text(layer: DrivenLayer) -> str:
-    """A line for each input: the fields of `ConverterInput`, in decimal."""
-    return "".join(f"{' '.join(map(str, one))}\n" for one in converter_inputs(layer))
+def directed_text(inputs: Sequence[ConverterInput | PopulationCount]) -> str:
+    """A line for each input: its fields, in decimal."""
+    return "".join(f"{' '.join(map(str, one))}\n" for one in inputs)
 
 
 def write_directed(source: HandoffSource, folder: Path) -> None:
@@ -161,7 +212,10 @@ def write_directed(source: HandoffSource, folder: Path) -> None:
         own = place_in(folder, layer.name)
         own.mkdir()
         if layer.op.crossbar.law is not None:
-            (own / "converter.txt").write_text(converter_text(layer), "utf-8")
+            text = directed_text(converter_inputs(layer))
+            (own / "converter.txt").write_text(text, "utf-8")
+        text = directed_text(population_counts(layer))
+        (own / "counts.txt").write_text(text, "utf-8")
         for place, after in layer.requantisations.items():
             x = layer.directed[place]
             after_folder = place_in(folder, place)
@@ -181,5 +235,8 @@ DIRECTED_PART = HandoffPart(
         "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
         "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
         "sum, and its code",
+        "LAYER/counts.txt": "every number of rows that conduct, in each bit of the cells: slice, "
+        "cycle and offset of the converter; what every cell holds; the first rows, which are "
+        "driven by 1; the sum, and its code",
     },
 )

@@ -1,4 +1,6 @@
-"""Faults of a macro that the bench must find, each at a named tap.
+"""Faults of an array and its periphery that the bench must find, each at a named tap.
+
+Those of `BOUNDARY` lie between the bench and the array: any array shows them.
 
 `faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
 an expression becomes `(tb_array.fault == n ? wrong : right)`.
@@ -12,14 +14,19 @@ from itertools import product
 
 import numpy as np
 
+from cimtool.handoff.directed import converter_inputs, population_counts
 from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import mistakes
+from cimtool.handoff.stimuli import input_limits
 from cimtool.handoff.taps import Taps, column_places, taps
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.stored import cell_digits
 
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
-MACRO, OUTPUT = "cim_macro.sv", "cim_output.sv"
+BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
+
+CODES_WRONG, COUNTS_WRONG, BYTES_WRONG = (1, 5, 14), (3, 13), (1, 90)
+"""A code, a population count and an input at which alone a part is wrong."""
 
 NARROW_BITS = 18
 """Bits of the accumulator that is too narrow."""
@@ -29,7 +36,8 @@ NARROW_BITS = 18
 class Fault:
     """An expression `right`, which occurs once in a source, and its replacement `wrong`.
 
-    The fault changes a number in layers that have the fact `shows` (`layer_facts`); all have ANY.
+    It is found at `tap`, or at one of several, with `|` between them. The fault changes a number in
+    layers that have the fact `shows` (`layer_facts`); all have ANY.
     """
 
     name: str
@@ -41,6 +49,80 @@ class Fault:
 
 
 _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
+    ("sums", BOUNDARY): (
+        (
+            "a cell is written wrongly",
+            "(write_data)",
+            "write_data ^ LINE'(write_row == 1)",
+            "ANY",
+        ),
+        ("two word lines are swapped", "(write_row)", "write_row ^ $clog2(ROWS)'(1)", "ANY"),
+        ("a row is not driven", "(drive)", "drive & ~(DIGIT_BITS*ROWS)'(1)", "ANY"),
+        (
+            "two rows are swapped",
+            "(drive)",
+            "{drive[DIGIT_BITS*ROWS-1:2], drive[0], drive[1]}",
+            "ANY",
+        ),
+    ),
+    ("codes", BOUNDARY): (
+        ("valid comes a clock before the codes", "{shown}", "shown_before", "ANY"),
+        (
+            "two lanes are swapped",
+            "{shown}",
+            "{shown[CONVERTED*CODE_BITS-1:2*CODE_BITS], shown[CODE_BITS-1:0], "
+            "shown[2*CODE_BITS-1:CODE_BITS]}",
+            "ANY",
+        ),
+        (
+            "the lowest bit of a code is stuck",
+            "{shown}",
+            "shown & ~(CONVERTED*CODE_BITS)'(1)",
+            "ANY",
+        ),
+        (
+            "two bits of a code are swapped",
+            "{shown}",
+            "{shown[CONVERTED*CODE_BITS-1:2], shown[0], shown[1]}",
+            "ANY",
+        ),
+    ),
+    ("codes|converter", BOUNDARY): tuple(
+        (
+            f"one converter is wrong at code {code}",
+            "{shown}",
+            f"shown ^ (CONVERTED*CODE_BITS)'(shown[CODE_BITS-1:0] == {code})",
+            f"CODE_{code}",
+        )
+        for code in CODES_WRONG
+    ),
+    ("answers", BOUNDARY): (
+        ("a lane never answers", "{answering}", "answering & ~CONVERTED'(1)", "ANY"),
+        (
+            "lanes answer twice",
+            "{answering}",
+            "answering | answering_before",
+            "ANY",
+        ),
+    ),
+    ("sums|converter", COLUMN): tuple(
+        (
+            f"a population count is wrong at {count}",
+            "32'(conducting)",
+            f"32'(conducting) + 32'(conducting == {count})",
+            f"COUNT_{count}",
+        )
+        for count in COUNTS_WRONG
+    ),
+    ("codes|converter", COLUMN): tuple(
+        (
+            f"converters are wrong at code {code}",
+            "CODE_BITS'(quotient)",
+            f"CODE_BITS'(quotient) ^ CODE_BITS'(quotient == {code})",
+            f"CODE_{code}",
+        )
+        for code in CODES_WRONG
+    ),
     ("sums", ARRAY): (
         (
             "one flipped cell",
@@ -174,7 +256,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
         "OFFSET": layer.image.offset > 0,
         "BIAS": bool(op.layer.bias.any()),
     }
-    found = {name for name, holds in facts.items() if holds}
+    found = {name for name, holds in facts.items() if holds} | set(_number_facts(layer))
     for place, after in layer.requantisations.items():
         shown = mistakes(after, layer.directed[place])
         found |= {name for name, seen in shown.items() if seen.any()}
@@ -189,6 +271,20 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     if any((sums >= half).any() or (sums < -half).any() for sums in groups):
         found.add("WIDE")
     return found
+
+
+def _number_facts(layer: DrivenLayer) -> Iterator[str]:
+    """Yield the numbers at which a single fault of a converter, a count or an input shows."""
+    counts = population_counts(layer)
+    codes = [{*()} for _ in range(layer.op.crossbar.slices)]
+    for one in (*converter_inputs(layer), *counts):
+        if one.slice < len(codes):
+            codes[one.slice].add(one.code)
+    yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
+    yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
+    lo, hi = input_limits(layer.graph, layer.node, layer.op)
+    first = layer.op.stored.groups[0].stop
+    yield from (f"INPUT_{n}" for n in BYTES_WRONG if first > 3 and lo[3] <= n <= hi[3])
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:

@@ -11,6 +11,7 @@ static const struct layer_read *now;
 static int32_t first, end; /* the columns of the array, from the start of a block */
 static int32_t column;
 static uint64_t state;
+static int32_t vector; /* of the read, from 0 */
 
 static int32_t inputs[LAYER_ROWS];
 static int32_t digits[LAYER_CYCLES][CIM_GROUP_ROWS];
@@ -63,6 +64,16 @@ void random_read(const char *read, int from, int to) {
     column = from;
     first = from / CIM_BLOCK * CIM_BLOCK;
     end = to;
+    vector = 0;
+}
+
+/* The first SWEEP vectors of a read step every row through its range, each from a start of its own:
+ * rows of up to SWEEP inputs get each of them. */
+enum { SWEEP = 256 };
+
+static int64_t swept_input(int32_t row) {
+    int64_t range = largest(row) - least(row) + 1, step = range / SWEEP + 1;
+    return least(row) + ((int64_t)vector * step + (int64_t)row * 97) % range;
 }
 
 /* Draw inputs: of any size, or small, or mostly zero. */
@@ -71,6 +82,10 @@ static void draw(void) {
     int kind = (int)(drawn() % 3);
     for (int32_t r = 0; r < rows; r++) {
         int64_t x = drawn_input(r);
+        if (vector < SWEEP) {
+            inputs[r] = (int32_t)swept_input(r);
+            continue;
+        }
         if (kind == 1)
             x = cim_clip(x / ((int64_t)1 << size), least(r), largest(r));
         else if (kind == 2 && drawn() % 4)
@@ -84,6 +99,7 @@ void random_vector(void) {
     const cim_layer *l = now->layer;
     const cim_group *rows = l->group + now->group;
     draw();
+    vector++;
     for (int32_t c = 0; c < l->cycles; c++) {
         const cim_cycle *cycle = l->cycle + c;
         int64_t summed = 0, leaked;

@@ -102,6 +102,7 @@
                 if (complete) next_answer++;
                 @(negedge clk);
             end
+            listen($sformatf("%s %s, after vector %0d", array, group, n));
             for (int w = 0; w < end_column - column; w++) begin
                 want_whole = want_acc[n][w*64 +: 64];
                 whole = 64'($signed(acc[w*ACC_BITS +: ACC_BITS]));

@@ -85,11 +85,7 @@ module tb_array;
     assign array_step = steps[own_input*REFERENCES*STEP_BITS +: REFERENCES*STEP_BITS];
     assign array_offset = direct ? {CONVERTED{direct_offset}} : offsets[own_input*CONVERTED*FINE_BITS +: CONVERTED*FINE_BITS];
     assign array_thresholds = all_thresholds[own_input*REFERENCES*THRESHOLDS*FINE_BITS +: REFERENCES*THRESHOLDS*FINE_BITS];
-    cim_adapter array_under_test (
-        .clk, .rst, .write_valid, .write_ready, .write_row, .write_data, .in_valid, .in_ready, .drive, .negative,
-        .step(array_step), .offset(array_offset), .thresholds(array_thresholds), .lo, .hi, .out_valid, .codes,
-        .shows_sums, .sums
-    );
+`include "tb_boundary.svh"
 
     // The content of the files of a layer, an array and a read; a number has 64 bits.
     logic [WORD_BITS-1:0] words [0:WORD_LINES*WORDS-1];

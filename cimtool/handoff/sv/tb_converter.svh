@@ -42,7 +42,6 @@
         int lines, taken, slice, turn, cells_sum, digits_sum, sum_wanted, code_wanted, largest, left, unit, extra, full;
         longint taken_off;
         logic second, below, is_signed;
-        string where;
         lines = $fopen({handoff, "/directed/", name, "/converter.txt"}, "r");
         if (lines == 0) $fatal(1, "FAIL: no %s/directed/%s/converter.txt", handoff, name);
         cell_of = -1;
@@ -72,30 +71,61 @@
             for (int p = 0; p < DIGIT_BITS; p++)
                 direct_drive[p*ROWS +: ROWS] = ROWS'(p == 0 && left > 0) | direct_plane(largest, extra, p)
                     | ((digits_sum > 0) ? direct_plane(digits_sum, direct_full, p) : '0);
-            direct_cycle = turn;
-            direct_offset = FINE_BITS'(taken_off);
-            where = $sformatf("directed/%s/converter.txt, sum %0d of slice %0d", name, sum_wanted, slice);
-            @(negedge clk);
-            direct_valid = 1'b1;
-            #1 quiet = 0;
-            listen(where);
-            while (!accepted) begin
-                @(negedge clk);
-                listen(where);
-            end
-            compare_directed(slice, sum_wanted, code_wanted);
-            while (!complete) begin
-                @(negedge clk);
-                direct_valid = 1'b0;
-                #1 listen(where);
-                compare_directed(slice, sum_wanted, code_wanted);
-            end
-            @(negedge clk) direct_valid = 1'b0;
+            ask($sformatf("directed/%s/converter.txt, sum %0d of slice %0d", name, sum_wanted, slice), slice, turn, taken_off,
+                sum_wanted, code_wanted);
             taken = $fscanf(lines, "%d %d %d %d", slice, turn, taken_off, cells_sum);
         end
         if (taken > 0) $fatal(1, "FAIL: directed/%s/converter.txt ends within a line", name);
         $fclose(lines);
         direct = 1'b0;
+    endtask
+
+    // Every number of rows that conduct, in each bit of the cells.
+    task automatic direct_counts;
+        int lines, taken, slice, turn, cell_held, rows, sum_wanted, code_wanted;
+        longint taken_off;
+        lines = $fopen({handoff, "/directed/", name, "/counts.txt"}, "r");
+        if (lines == 0) $fatal(1, "FAIL: no %s/directed/%s/counts.txt", handoff, name);
+        cell_of = -1;
+        direct = 1'b1;
+        direct_negative = '0;
+        taken = $fscanf(lines, "%d %d %d %d %d %d %d", slice, turn, taken_off, cell_held, rows, sum_wanted, code_wanted);
+        while (taken == 7) begin
+            if (cell_held < 0) program_direct(rows, ROWS, -cell_held, -cell_held, 1'b1, 1'b0);
+            else program_direct(rows, ROWS, cell_held, cell_held, 1'b0, 1'b0);
+            direct_drive = '0;
+            for (int r = 0; r < rows; r++) direct_drive[r] = 1'b1;
+            ask($sformatf("directed/%s/counts.txt, %0d rows of slice %0d", name, rows, slice), slice, turn, taken_off, sum_wanted,
+                code_wanted);
+            taken = $fscanf(lines, "%d %d %d %d %d %d %d", slice, turn, taken_off, cell_held, rows, sum_wanted, code_wanted);
+        end
+        if (taken > 0) $fatal(1, "FAIL: directed/%s/counts.txt ends within a line", name);
+        $fclose(lines);
+        direct = 1'b0;
+    endtask
+
+    // Asks for the digits in `direct_drive`, and compares the lanes of a slice.
+    task automatic ask(
+        input string where, input int slice, input int turn, input longint taken_off, input int sum_wanted, input int code_wanted
+    );
+        @(negedge clk);
+        direct_cycle = turn;
+        direct_offset = FINE_BITS'(taken_off);
+        direct_valid = 1'b1;
+        #1 quiet = 0;
+        listen(where);
+        while (!accepted) begin
+            @(negedge clk);
+            listen(where);
+        end
+        compare_directed(slice, sum_wanted, code_wanted);
+        while (!complete) begin
+            @(negedge clk);
+            direct_valid = 1'b0;
+            #1 listen(where);
+            compare_directed(slice, sum_wanted, code_wanted);
+        end
+        @(negedge clk) direct_valid = 1'b0;
     endtask
 
     // Writes what is not in the array yet: from `fewest` to `up_to` rows hold `unit`, row 0 `first`. Further
