@@ -43,7 +43,7 @@ PARTS_OF_BENCH = tuple(
 )
 WITH_FAULTS = (*DEVICE, BOUNDARY)
 SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
-UNDER_TEST = "MACRO='$(MACRO)' ADAPTER='$(ADAPTER)' LATENCY=$(LATENCY) MULTIPLEXED=$(MULTIPLEXED)"
+UNDER_TEST = "MACRO='$(MACRO)' ADAPTER='$(ADAPTER)' LATENCY=$(LATENCY) MULTIPLEXED=$(MULTIPLEXED) TIMEOUT=$(TIMEOUT)"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
@@ -328,13 +328,18 @@ BENCH_PART = HandoffPart(
         "icarus": (f"@{UNDER_TEST} sh sv/bench.sh icarus",),
         "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
-        "mutants": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "all": tuple(
+            f"@$(MAKE) --no-print-directory {goal}"
+            for goal in ("icarus", "verilator", "random", "cocotb", "mutants")
+        ),
     },
     settings={
         "MACRO": f"sv/{ARRAY} sv/{COLUMN}",
         "ADAPTER": f"sv/{ADAPTER}",
         "LATENCY": "0",
         "MULTIPLEXED": "1",
+        "TIMEOUT": "10000",
         "PYTHON": "python3",
         "OPTIMIZE": "-O1",
         "VERILATED": "build/verilated",

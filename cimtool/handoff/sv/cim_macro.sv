@@ -136,9 +136,6 @@ module cim_macro import cim::*; (
     always_ff @(posedge clk) begin
         if (rst || start || complete) arrived <= '0;
         else arrived <= arrived | out_valid;
-        if (out_valid != '0 && !complete)
-            for (int j = 0; j < CONVERTED; j++)
-                if (out_valid[j]) kept[j] <= codes[j*CODE_BITS +: CODE_BITS];
     end
 
     // The digital value of a lane's code, in 2^-(FRACTION_BITS + REFERENCE_BITS).
@@ -148,6 +145,7 @@ module cim_macro import cim::*; (
         logic signed [CODE_BITS-1:0] code;
         logic signed [ACC_BITS-1:0] from;
         logic [STEP_BITS-1:0] width;
+        always_ff @(posedge clk) if (out_valid[j]) kept[j] <= codes[j*CODE_BITS +: CODE_BITS];
         assign code = out_valid[j] ? codes[j*CODE_BITS +: CODE_BITS] : kept[j];
         assign from = ACC_BITS'($signed(offset[j*FINE_BITS +: FINE_BITS]));
         assign width = step[SLICE*STEP_BITS +: STEP_BITS];

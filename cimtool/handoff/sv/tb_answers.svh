@@ -35,7 +35,7 @@
     task automatic listen(input string where);
         int count_seen;
         if ((^{out_valid, in_ready}) === 1'bx) stop(where, "out_valid or in_ready is not defined");
-        if (out_valid != '0 && waiting == 0 && !accepted) stop(where, "codes without an input (out_valid)");
+        if (out_valid != '0 && waiting <= 0 && !accepted) stop(where, "codes without an input (out_valid)");
         if ((out_valid & seen) != '0) stop(where, "a lane answers twice before all have answered (out_valid)");
         quiet = (accepted || out_valid != '0) ? 0 : quiet + 1;
         if (quiet > limit) begin

@@ -1,4 +1,4 @@
-"""A column of bit cells in place of a hand-off's own, by the commands of the page."""
+"""A macro, and a column of bit cells, in place of a hand-off's own, by the commands of the page."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, PLAIN, TAPS, counts, handoff_of, need_cocotb, run_goal
+from handoff_runs import KINDS, PLAIN, TAPS, counts, handoff_of, run_goal
 
 from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMN = ROOT / "examples" / "handoff" / "cim_column.sv"
-PAGE = ROOT / "docs" / "handoff-your-column.md"
+PAGE = ROOT / "docs" / "handoff-your-macro.md"
 
 
 @pytest.mark.thorough("whole pages and notebooks run in order")
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     c_compiler("iverilog")
-    need_cocotb()
     for name in ("exports", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     programs = tmp_path / "bin"
@@ -43,16 +42,15 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         )
         for commands in blocks
     ]  # fmt: skip
-    reference, own, alone, broken = done
-    assert (reference.returncode, reference.stderr) == (0, "")
-    assert (own.returncode, own.stderr) == (0, "")
+    reference, late, own, broken, column = done
+    for one in (reference, late, own, column):
+        assert (one.returncode, one.stderr) == (0, "")
     found = counts(own.stdout)
-    assert found == counts(reference.stdout)
-    assert tuple(found) == TAPS
+    assert found.pop("sums") == (0, 0)
+    for one in (reference, late, column):
+        assert counts(one.stdout) | found == counts(one.stdout)
+        assert tuple(counts(one.stdout)) == TAPS
     assert all(compared > 500 and differ == 0 for compared, differ in found.values())
-    assert alone.returncode == 0
-    assert counts(alone.stdout) == {"converter": found["converter"]}
-    assert f"converter: {found['converter'][0]} compared, 0 differ" in PAGE.read_text("utf-8")
     assert broken.returncode != 0
     assert first_that_differs(broken.stdout) == "codes"
 
@@ -67,13 +65,10 @@ def test_it_takes_every_kind_of_array_without_leak(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
     handoff = handoff_of_kind(kind, tmp_path)
-    done = run_goal(handoff, "icarus", f"COLUMN={COLUMN}")
+    done = run_goal(handoff, "icarus", f"MACRO=sv/cim_array.sv {COLUMN}")
     found = counts(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
     assert tuple(found) == TAPS
-    directed, wrong = found.pop("converter")
-    assert wrong == 0
-    assert directed == 0 if kind == "digital" else directed > 20
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
 
 
@@ -92,7 +87,9 @@ def test_it_takes_every_kind_of_array_without_leak(
 def test_what_it_cannot_take_ends_the_run(
     choices: dict[str, object], refusal: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    done = run_goal(handoff_of(narrow_trunk, tmp_path, choices), "icarus", f"COLUMN={COLUMN}")
+    done = run_goal(
+        handoff_of(narrow_trunk, tmp_path, choices), "icarus", f"MACRO=sv/cim_array.sv {COLUMN}"
+    )
     assert done.returncode != 0
     assert re.search(refusal, done.stdout + done.stderr)
     assert "PASS" not in done.stdout
@@ -107,7 +104,7 @@ def handoff(
 
 @pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_verilator_agrees_without_a_warning(handoff: Path) -> None:
-    done = run_goal(handoff, "verilator", f"COLUMN={COLUMN}")
+    done = run_goal(handoff, "verilator", f"MACRO=sv/cim_array.sv {COLUMN}")
     assert (done.returncode, done.stderr) == (0, "")
     assert counts(done.stdout) == counts(run_goal(handoff, "icarus").stdout)
     assert "%Warning" not in (handoff / "build" / "verilator_kind1.log").read_text("utf-8")
@@ -128,12 +125,13 @@ def test_a_wrong_column_fails_where_it_is_wrong(
     source = COLUMN.read_text("utf-8")
     assert source.count(right) == 1
     (tmp_path / "wrong.sv").write_text(source.replace(right, wrong), "utf-8")
-    done = run_goal(handoff, simulator, f"COLUMN={tmp_path / 'wrong.sv'}")
+    done = run_goal(handoff, simulator, f"MACRO=sv/cim_array.sv {tmp_path / 'wrong.sv'}")
     assert done.returncode != 0
     assert first_that_differs(done.stdout) == tap
 
 
-def test_a_column_that_is_missing_is_told(handoff: Path) -> None:
-    done = run_goal(handoff, "icarus", "COLUMN=sv/none.sv")
+@pytest.mark.parametrize("name", ["MACRO", "ADAPTER"])
+def test_a_source_that_is_missing_is_told(name: str, handoff: Path) -> None:
+    done = run_goal(handoff, "icarus", f"{name}=sv/none.sv")
     assert done.returncode != 0
-    assert "COLUMN: sv/none.sv: no such file" in done.stderr
+    assert f"{name}: sv/none.sv: no such file" in done.stderr
