@@ -43,7 +43,9 @@ PARTS_OF_BENCH = tuple(
 )
 WITH_FAULTS = (*DEVICE, BOUNDARY)
 SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
-UNDER_TEST = "MACRO='$(MACRO)' ADAPTER='$(ADAPTER)' LATENCY=$(LATENCY) MULTIPLEXED=$(MULTIPLEXED) TIMEOUT=$(TIMEOUT)"
+UNDER_TEST = " ".join(
+    f"{name}='$({name})'" for name in ("MACRO", "ADAPTER", "LATENCY", "MULTIPLEXED", "TIMEOUT")
+)
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
@@ -301,8 +303,8 @@ BENCH_PART = HandoffPart(
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
     files={
-        ADAPTER: "the boundary: from the bench's ports to those of an array. Replace it and the array "
-        "by your own, `make all MACRO=... ADAPTER=...`",
+        ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
+        "own, `make all MACRO=... ADAPTER=...`",
         ARRAY: "the reference array: its columns side by side",
         COLUMN: "a column and its converter, the analog part",
         MACRO: "the digital periphery of an array: cycles, shift-and-add",
@@ -316,8 +318,8 @@ BENCH_PART = HandoffPart(
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
-        "faults.txt": "one fault per line: its number, the tap that must find it, its file, the kinds "
-        f"of macro in which it changes a number, or {NOWHERE}, and its name",
+        "faults.txt": "one fault per line: its number, the tap that must find it, its file, the "
+        f"kinds of macro in which it changes a number, or {NOWHERE}, and its name",
         f"{FAULTY}/*.sv": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
