@@ -7,6 +7,7 @@ how many words and decimal numbers follow, so that `$fscanf` reads them. STEPS e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,6 +19,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
+from cimtool.handoff.coverage import coverage
 from cimtool.handoff.faults import (
     ADAPTER,
     ARRAY,
@@ -54,6 +56,7 @@ HEADER, TABLES = "layers.h", "layers.bin"
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
 
+COVERAGE = "coverage.json"
 STEPS_FILE = "steps.txt"
 STEPS_VERSION = 2
 CONVERTERS = ("none", "equal steps", "table", "levels")
@@ -291,6 +294,8 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         where = ",".join(name for name, held in facts.items() if one.shows in held)
         listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
+    found = {one.name: coverage(one) for one in source.layers}
+    (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 
 
@@ -315,6 +320,8 @@ BENCH_PART = HandoffPart(
         COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
+        COVERAGE: "the codes, counts of rows, inputs and bits of accumulators that vectors reach, "
+        "and why they reach no others",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
@@ -331,10 +338,7 @@ BENCH_PART = HandoffPart(
         "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
         "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
-        "all": tuple(
-            f"@$(MAKE) --no-print-directory {goal}"
-            for goal in ("icarus", "verilator", "random", "cocotb", "mutants")
-        ),
+        "all": ("@$(MAKE) --no-print-directory -j2 -O icarus verilator random cocotb mutants",),
     },
     settings={
         "MACRO": f"sv/{ARRAY} sv/{COLUMN}",

@@ -25,7 +25,7 @@ from cimtool.hardware.stored import cell_digits
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
 BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
 
-CODES_WRONG, COUNTS_WRONG, BYTES_WRONG = (1, 5, 14), (3, 13), (1, 90)
+CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
 """A code, a population count and an input at which alone a part is wrong."""
 
 NARROW_BITS = 18
@@ -136,6 +136,23 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
     ),
     ("digits", MACRO): (
         ("a word line does not drive", "row_enable[r]", "row_enable[r] && r != 1", "ANY"),
+        *(
+            (
+                f"an input of {number} in one row is read as {number ^ 1}",
+                "held[r*INPUT_BITS +: INPUT_BITS]",
+                "held[r*INPUT_BITS +: INPUT_BITS] ^ INPUT_BITS'(r == 3 && "
+                f"held[r*INPUT_BITS +: INPUT_BITS] == {number})",
+                f"INPUT_{number}",
+            )
+            for number in INPUTS_WRONG
+        ),
+        (
+            "two bits of inputs are swapped",
+            "held[r*INPUT_BITS +: INPUT_BITS]",
+            "{held[r*INPUT_BITS + 2 +: INPUT_BITS - 2], held[r*INPUT_BITS], "
+            "held[r*INPUT_BITS + 1]}",
+            "ANY",
+        ),
         (
             "cycles most significant first",
             "5'(shift)",
@@ -284,7 +301,7 @@ def _number_facts(layer: DrivenLayer) -> Iterator[str]:
     yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
     lo, hi = input_limits(layer.graph, layer.node, layer.op)
     first = layer.op.stored.groups[0].stop
-    yield from (f"INPUT_{n}" for n in BYTES_WRONG if first > 3 and lo[3] <= n <= hi[3])
+    yield from (f"INPUT_{n}" for n in INPUTS_WRONG if first > 3 and lo[3] <= n <= hi[3])
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:

@@ -87,21 +87,21 @@ simulate() {
 # each COMMAND...: runs a command with the name of each kind, then prints the totals.
 each() {
     failed=0
-    rm -f build/kind*.txt
+    rm -f build/"$goal"_kind*.txt
     for folder in sv/kind*; do
         kind=${folder#sv/}
-        "$@" "$kind" > "build/$kind.txt" && grep -q '^PASS$' "build/$kind.txt" || failed=1
-        sed "s/^/$kind: /" "build/$kind.txt"
+        "$@" "$kind" > "build/${goal}_$kind.txt" && grep -q '^PASS$' "build/${goal}_$kind.txt" || failed=1
+        sed "s/^/$kind: /" "build/${goal}_$kind.txt"
     done
     awk '/^[a-z_]+: [0-9]+ compared, [0-9]+ differ$/ {
             if (!($1 in compared)) taps[count++] = $1
             compared[$1] += $2; differ[$1] += $4
         }
         END { for (i = 0; i < count; i++) printf "%s %.0f compared, %.0f differ\n", taps[i], compared[taps[i]], differ[taps[i]] }' \
-        build/kind*.txt > build/sums.txt
-    cat build/sums.txt
+        build/"$goal"_kind*.txt > "build/$goal.txt"
+    cat "build/$goal.txt"
     [ $failed = 0 ] || exit 1
-    [ -s build/sums.txt ] || { say "nothing was compared"; exit 1; }
+    [ -s "build/$goal.txt" ] || { say "nothing was compared"; exit 1; }
     printf 'PASS\n'
 }
 
@@ -113,7 +113,7 @@ with_random_inputs() {
     need "${CC:=gcc}"
     # Verilator would compile a .c file as C++.
     made build/dpi.o "$CC" || {
-        "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
+        "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o "build/dpi.$$.o" && mv "build/dpi.$$.o" build/dpi.o
         printf '%s' "$CC" > build/dpi.o.of
     }
     binary=build/random_$2
@@ -125,10 +125,11 @@ with_random_inputs() {
 # alone KIND
 alone() { "$PYTHON" sv/array_cocotb.py "$1" "$adapter" $macro; }
 
+goal=${1:-}
 mkdir -p build
 given MACRO $macro
 given ADAPTER "$adapter"
-case ${1:-} in
+case $goal in
 icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;
 mutants)
