@@ -41,7 +41,7 @@ from cimtool.report.page import render_text
 COCOTB = "array_cocotb.py"
 DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
 PARTS_OF_BENCH = tuple(
-    f"tb_{part}.svh" for part in ("references", "answers", "images", "converter", "taps")
+    f"tb_{part}.svh" for part in ("references", "answers", "images", "layer", "converter", "taps")
 )
 WITH_FAULTS = (*DEVICE, BOUNDARY)
 SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")

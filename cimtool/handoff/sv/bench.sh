@@ -160,8 +160,8 @@ mutants)
                 how=
                 [ -n "$found" ] || {
                     how=', by random inputs'
-                    with_random_inputs sv/faulty "$kind" "$sources" "$number" > build/random.txt < /dev/null || true
-                    found=$(grep -m 1 "^fault $number: found at " build/random.txt || true)
+                    (with_random_inputs sv/faulty "$kind" "$sources" "$number") > build/drawn.txt < /dev/null || true
+                    found=$(grep -m 1 "^fault $number: found at " build/drawn.txt || true)
                 }
                 printf '%s: %s: %s: %s%s\n' $simulator "$kind" "$name" "${found#*: }" "$how"
                 # An array that does not show its sums shows their faults in its codes.
@@ -178,10 +178,10 @@ mutants)
     printf '%s faults, each found at its tap in both simulators wherever it is applicable\n' "$shown"
     ;;
 random)
-    folder=sv sources="$adapter $macro"
-    [ "${FAULT:-0}" = 0 ] || { folder=sv/faulty; [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
+    parts=sv sources="$adapter $macro"
+    [ "${FAULT:-0}" = 0 ] || { parts=sv/faulty; [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
     need verilator
-    drawn() { with_random_inputs $folder "$1" "$sources" "${FAULT:-0}"; }
+    drawn() { with_random_inputs $parts "$1" "$sources" "${FAULT:-0}"; }
     each drawn
     ;;
 cocotb)

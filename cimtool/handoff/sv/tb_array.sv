@@ -142,6 +142,7 @@ module tb_array;
 `include "tb_references.svh"
 `include "tb_answers.svh"
 `include "tb_images.svh"
+`include "tb_layer.svh"
 `include "tb_converter.svh"
 `ifdef RANDOM
 `include "tb_random.svh"

@@ -27,11 +27,8 @@
         $readmemh({handoff, "/taps/", name, "/layer_sum.hex"}, want_sum, 0, vectors * columns - 1);
         for (int n = 0; n < vectors; n++)
             for (int j = 0; j < columns; j++) begin
-                @(negedge clk);
-                o_total = totals[n*WIDTH + j];
+                sum_up(totals[n*WIDTH + j], j);
                 totals[n*WIDTH + j] = '0;
-                o_bias = LAYER_BITS'(bias[j]);
-                @(negedge clk);
                 layer_sums[n*WIDTH + j] = 64'(o_sum);
                 count(4, 64'd1, (64'(o_sum) === want_sum[n*columns + j]) ? 64'd0 : 64'd1);
             end
@@ -40,45 +37,20 @@
     // Requantises these sums, and compares the results.
     task automatic requantise;
         string base;
-        logic signed [63:0] value;
-        base = {handoff, "/constants/", after};
-        $readmemh({base, "/multiplier.hex"}, multiplier, 0, columns - 1);
-        $readmemh({base, "/shift.hex"}, shift, 0, columns - 1);
-        $readmemh({base, "/lo.hex"}, least, 0, columns - 1);
-        $readmemh({base, "/hi.hex"}, most, 0, columns - 1);
-        if (stages != 0) $readmemh({base, "/affine.hex"}, affine, 0, 4 * stages * columns - 1);
+        load_requantiser;
         $readmemh({handoff, "/taps/", after, "/requantised.hex"}, want_out, 0, vectors * columns - 1);
         for (int n = 0; n < vectors; n++)
             for (int j = 0; j < columns; j++) begin
-                value = layer_sums[n*WIDTH + j];
-                for (int s = 0; s < stages; s++) begin
-                    value = value * affine[(s*columns + j)*4] + affine[(s*columns + j)*4 + 1];
-                    if (value < affine[(s*columns + j)*4 + 2]) value = affine[(s*columns + j)*4 + 2];
-                    if (value > affine[(s*columns + j)*4 + 3]) value = affine[(s*columns + j)*4 + 3];
-                end
-                @(negedge clk);
-                o_x = LAYER_BITS'(value);
-                o_multiplier = 31'(multiplier[j]); o_shift = 6'(shift[j]);
-                o_lo = OUT_BITS'(least[j]); o_hi = OUT_BITS'(most[j]);
-                @(negedge clk);
+                drive_requantiser(after_stages(layer_sums[n*WIDTH + j], j), j);
                 count(5, 64'd1, (64'(o_y) === want_out[n*columns + j]) ? 64'd0 : 64'd1);
             end
-        direct_requantiser;
-    endtask
-
-    // Numbers next to the requantiser's thresholds, DIRECTED per column.
-    task automatic direct_requantiser;
-        string base;
+        // Numbers next to the requantiser's thresholds, DIRECTED per column.
         base = {handoff, "/directed/", after, "/requantiser_"};
         $readmemh({base, "in.hex"}, directed_in, 0, DIRECTED * columns - 1);
         $readmemh({base, "out.hex"}, directed_out, 0, DIRECTED * columns - 1);
         for (int n = 0; n < DIRECTED; n++)
             for (int j = 0; j < columns; j++) begin
-                @(negedge clk);
-                o_x = LAYER_BITS'(directed_in[n*columns + j]);
-                o_multiplier = 31'(multiplier[j]); o_shift = 6'(shift[j]);
-                o_lo = OUT_BITS'(least[j]); o_hi = OUT_BITS'(most[j]);
-                @(negedge clk);
+                drive_requantiser(directed_in[n*columns + j], j);
                 count(6, 64'd1, (64'(o_y) === directed_out[n*columns + j]) ? 64'd0 : 64'd1);
             end
     endtask
