@@ -99,7 +99,7 @@ WRONG = {
     "a narrow port": (
         ".lo, .hi, .sums, .codes",
         ".lo, .hi, .sums, .codes(codes[3:0])",
-        "port codes of cim_array has 128 bits; expected 4",
+        "port codes of cim_array has 256 bits; expected 4",
     ),
 }  # fmt: skip
 
