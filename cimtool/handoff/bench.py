@@ -338,7 +338,7 @@ BENCH_PART = HandoffPart(
         "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
         "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
-        "all": ("@$(MAKE) --no-print-directory -j2 -O icarus verilator random cocotb mutants",),
+        "all": ("@$(MAKE) -j2 -O icarus verilator random cocotb mutants",),
     },
     settings={
         "MACRO": f"sv/{ARRAY} sv/{COLUMN}",
