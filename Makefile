@@ -19,7 +19,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 help:
 	@echo 'make demo        train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
 	@echo 'make test        run the first tier of the tests, in minutes (TEST_ARGS="tests/ir -k mvm")'
-	@echo 'make test-all    run all tests'
+	@echo 'make test-all    run the first tier, then all other tests'
 	@echo 'make test-cpus   run the tests of kernels with the instruction sets of other CPUs'
 	@echo 'make check       run ruff and mypy'
 	@echo 'make docs        build the documentation site into build/docs, warnings as errors'
@@ -37,8 +37,8 @@ demo: $(if $(findstring tf-idf,$(DEMO_ARGS)),$(READY),$(ENCODER))
 test: $(READY)
 	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs --quick $(TWO_WORKERS) $(TEST_ARGS)
 
-test-all: $(READY)
-	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs $(TWO_WORKERS) $(TEST_ARGS)
+test-all: test
+	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs --rest $(TWO_WORKERS) $(TEST_ARGS)
 
 test-cpus: $(READY)
 	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python tests/other_cpus.py $(TWO_WORKERS)

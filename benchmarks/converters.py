@@ -76,7 +76,7 @@ def layer(build: Build, kind: Kind) -> CrossbarMvm:
     if kind not in ("fixed", "measured"):
         shape = (len(stored.groups), COLUMNS) if crossbar.scope.columns else (1, 1)
         references = [
-            AdcReferences(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
+            AdcReferences.alike(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
             for _ in references
         ]
     if crossbar.scope.levels and crossbar.law is not None:

@@ -124,10 +124,12 @@ def compile(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -224,10 +226,12 @@ def prepare(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -797,10 +801,12 @@ def fine_tune(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
@@ -1009,10 +1015,12 @@ def tune(
       transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
     * `adc_on`: Convert the difference of a pair, or each polarity.
-    * `references`: Converter references that can be set when weights are loaded. fixed: none
-      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
-      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
-      and their values per slice, an offset per column.
+    * `references`: Converter references that can be set when weights are loaded. full-scale:
+      none (one step covers all that an array can sum); fixed: a step of 2^e per slice, from 0,
+      that suits the layer; slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; gain: a step and an offset per column; cycle: a step per slice and an
+      offset per column for each cycle (no published chip); levels: thresholds and their values
+      per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.

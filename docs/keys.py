@@ -3,7 +3,7 @@
     python docs/keys.py
 
 writes the table of keys in `targets.md`, between its two marks, and the JSON Schemas of a target's
-file, of a settings file and of that of a content-addressable memory.
+file, of a settings file, of that of a content-addressable memory and of a hand-off's layout.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
+from cimtool.handoff.layout import LayoutFile
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.keys import KEYS, Key, Keys
 from cimtool.hardware.noise.mechanisms import kinds
@@ -144,6 +145,7 @@ def texts() -> dict[Path, str]:
         "target": target_schema(),
         "settings": settings_schema(),
         "cam": file_schema(Cam, "cimtool content-addressable memory"),
+        "handoff-layout": file_schema(LayoutFile, "layout.json of a cimtool hand-off"),
     }
     return {page: page_with_table(page.read_text("utf-8"))} | {
         DOCS / f"{name}.schema.json": json.dumps(schema, indent=1) + "\n"

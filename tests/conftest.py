@@ -85,8 +85,9 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of the first tier."""
+    """Add the options of the tiers."""
     parser.addoption("--quick", action="store_true", help="Leave out tests marked thorough.")
+    parser.addoption("--rest", action="store_true", help="Leave out what --quick runs.")
 
 
 def in_first_tier(item: pytest.Item) -> bool:
@@ -101,14 +102,21 @@ def in_first_tier(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first: one that begins last would leave a worker alone with it.
 
-    With --quick only the first tier is left.
+    With --quick only the first tier is left, with --rest all but that.
     """
-    if config.getoption("--quick"):
-        kept = [item for item in items if in_first_tier(item)]
-        config.hook.pytest_deselected(items=[item for item in items if not in_first_tier(item)])
-        items[:] = kept
+    for option, first in (("--quick", True), ("--rest", False)):
+        if config.getoption(option):
+            left_out = [item for item in items if in_first_tier(item) != first]
+            items[:] = [item for item in items if in_first_tier(item) == first]
+            config.hook.pytest_deselected(items=left_out)
     folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let files without a test beyond the first tier be no failure of the second."""
+    if session.config.getoption("--rest") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.hookimpl(wrapper=True)

@@ -235,6 +235,7 @@ def test_verify_and_compare_take_arrays(small_bundle: Path, small_trunk: DemoFil
         api.verify(small_bundle, data, samples=4, max_drift={"r1_loss": -1.0})
 
 
+@pytest.mark.thorough("a report of the same by the command")
 def test_many_texts_to_one_video(small_bundle: Path, small_trunk: DemoFiles) -> None:
     data = arrays(small_trunk.eval)
     inputs = {

@@ -122,6 +122,7 @@ def reports(compiled: Compiled) -> dict[str, Report]:
     return {head: api.verify(compiled(head).folder, data) for head in HEADS}
 
 
+@pytest.mark.thorough("a report a head")
 @each_head
 def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> None:
     report = reports[head]

@@ -30,7 +30,17 @@ def bundles(folder: Path) -> dict[str, str]:
     return {name: snapshot(step, folder) for name, step in BUNDLES.items()}
 
 
-@pytest.mark.parametrize("name", STEPS)
+SECONDS = ("tune-verbose", "verify-noise", "verify-shortlist")
+"""Snapshots that take seconds more; others show the same renderers."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough("seconds more")] * (name in SECONDS))
+        for name in STEPS
+    ],
+)
 def test_a_user_sees_the_same(name: str, folder: Path, bundles: dict[str, str]) -> None:
     made = bundles[name] if name in BUNDLES else snapshot(STEPS[name], folder)
     stored = (SNAPSHOTS / f"{name}.txt").read_text("utf-8")

@@ -12,24 +12,32 @@ from cimtool.base.files import check_room, check_way
 from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
 from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import PartDone, Say, silent
+from cimtool.base.untrusted import memory_size
 from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.bundle.dies import DrawnDies, NoiseOptions
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
+
+LARGE = 100_000_000
+"""Bytes of an export from which on a log tells its size too."""
+
+MAX_SIZE = 2_000_000_000
+"""Bytes that the files of an export may take, unless a request says otherwise."""
 
 
 @dataclass(frozen=True)
 class Request:
     """Wishes for an export: the pattern of layers' names, rows of embeddings, dies.
 
-    With `gallery`, the layers of the gallery in the arrays are exported too. Any exporter may call
-    `say` with a line of progress.
+    With `gallery`, the layers of the gallery in the arrays are exported too. Files may take
+    `max_size` bytes. Any exporter may call `say` with a line of progress.
     """
 
     layers: str = "*"
     inputs: Embeddings | None = None
     noise: NoiseOptions | None = None
     gallery: bool = False
+    max_size: int = MAX_SIZE
     say: Say = silent
 
     @classmethod
@@ -37,7 +45,21 @@ class Request:
         """The wishes that options hold. Raises CimError if the embeddings don't fit the bundle."""
         layers = "*" if options.layers is None else options.layers
         rows = None if options.inputs is None else read_data(options.inputs, bundle.model)
-        return cls(layers, rows, options.noise, options.gallery, say)
+        limit = MAX_SIZE if options.max_size is None else amount_of(options.max_size)
+        return cls(layers, rows, options.noise, options.gallery, limit, say)
+
+
+def amount_of(text: str) -> int:
+    """The bytes of `2G` or `500M`; ArgumentError for anything else, and for none."""
+    try:
+        size = memory_size(text)
+    except CimError:
+        size = 0
+    if size < 1:
+        raise ArgumentError(
+            '{max_size} is "{}"; expected bytes, such as 500000000, 500M or 4G', text
+        ) from None
+    return size
 
 
 class Exporter(Named):
@@ -46,7 +68,7 @@ class Exporter(Named):
     counted: ClassVar[bool] = False
     """True if the exporter writes many files: the output then gives only their number."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """The fields of a request that the exporter uses, except `say`, which all exporters get."""
+    """The fields of a request that the exporter uses, beside `say` and `max_size`."""
 
     @classmethod
     @abstractmethod
@@ -59,10 +81,10 @@ class Exporter(Named):
         """Write the files into a new folder."""
 
     @classmethod
-    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """The least number of bytes that the files take; 0 if they are small next to the bundle."""
+    def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
+        """The bytes that the files take, about, by folder or file; small ones may be left out."""
         del bundle, request
-        return 0
+        return {}
 
 
 class ExportOptions(DrawnDies):
@@ -76,6 +98,9 @@ class ExportOptions(DrawnDies):
         "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
     gallery: bool = option("Also export the gallery in the bundle's arrays.", default=False)
+    max_size: str | None = optional(
+        "Most bytes that the files may take, such as 500M (default: 2 GB).", "SIZE"
+    )
 
 
 def export_bundle(
@@ -85,12 +110,13 @@ def export_bundle(
 
     The export is complete or nothing is written. `folder` is a new place, an empty folder, or an
     earlier export of the format, which is moved to `<name>.previous`. Raises CimError for any other
-    place, an unknown format, a field of `request` that the format does not use, and a full disk.
+    place, an unknown format, a field of `request` that the format does not use, files that would
+    take more than `request.max_size`, and a full disk.
     """
     exporter = Exporter.named(format_name, "format")
     request = request or Request()
     for name in vars(request):
-        taken = name in ("say", *exporter.takes)
+        taken = name in ("say", "max_size", *exporter.takes)
         if not taken and getattr(request, name) != getattr(Request, name):
             able = (f'"{other}"' for other, one in Exporter.every().items() if name in one.takes)
             raise ArgumentError(
@@ -100,12 +126,42 @@ def export_bundle(
                 " or ".join(able),
             )
     _check_place(folder, exporter)
-    check_room(folder, exporter.least_bytes(bundle, request))
+    check_room(folder, _checked_size(bundle, format_name, request))
     with replaced_folder(folder) as partial:
         exporter.write(bundle, request, partial)
         files = (file for file in partial.rglob("*") if file.is_file())
         names = sorted(file.relative_to(partial) for file in files)
     return tuple(folder / name for name in names)
+
+
+def _checked_size(bundle: Bundle, format_name: str, request: Request) -> int:
+    """The bytes that an export takes, about, which are told; CimError if they are too many."""
+    parts = Exporter.named(format_name, "format").expected_bytes(bundle, request)
+    size = sum(parts.values())
+    if not size:
+        return 0
+    listed = ", ".join(f"{name} {amount_text(one)}" for name, one in parts.items())
+    told = f"takes about {amount_text(size)}: {listed}"
+    request.say(PartDone(told) if size >= LARGE else told)
+    if size > request.max_size:
+        raise ArgumentError(
+            '{format_name} "{}" takes about {} ({}), more than {max_size} of {}; expected fewer '
+            "{layers}, another {format_name} that has a part of it, or a larger {max_size}; "
+            "nothing was written",
+            format_name,
+            amount_text(size),
+            listed,
+            amount_text(request.max_size),
+        )
+    return size
+
+
+def amount_text(size: int) -> str:
+    """A number of bytes in GB, MB or kB."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1e3:.1f} kB"
 
 
 def names_listed(description: Path) -> list[str]:

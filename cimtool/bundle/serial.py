@@ -382,7 +382,10 @@ def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
     if isinstance(value, AdcReferences):
         offset = 0 if value.counts_from_zero else _encoded(value.offset, constants, name)
         levels = {} if value.levels is None else {"levels": _levels(value.levels, constants, name)}
-        return {"step": value.step, "offset": offset} | levels
+        step = int(value.step[0, 0])
+        if value.step.size > 1:
+            step = _encoded(value.step, constants, f"{name}.step")
+        return {"step": step, "offset": offset} | levels
     if isinstance(value, tuple):
         return [_encoded(item, constants, f"{name}.{i}") for i, item in enumerate(value)]
     return value
@@ -412,7 +415,10 @@ def _decoded(value: Any, constants: Constants) -> Any:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))
     if "step" in value:
-        references = AdcReferences.from_zero(value["step"])
+        step = value["step"]
+        references = AdcReferences.from_zero(step if isinstance(step, int) else 1)
+        if not isinstance(step, int):
+            references = replace(references, step=_decoded(step, constants))
         if value["offset"] != 0:
             references = replace(references, offset=_decoded(value["offset"], constants))
         if "levels" not in value:

@@ -24,7 +24,8 @@ class WayAccuracy:
         """A way with its R@1; one that has it is unchanged."""
         if way.r1 is not None or way.refused:
             return way
-        return replace(way, r1=self.r1.get(way.kind))
+        r1 = self.r1.get(way.kind)
+        return way if r1 is None else replace(way, r1=r1, measured_of=self.items)
 
 
 def accuracy_by_kind(

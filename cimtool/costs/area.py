@@ -20,7 +20,7 @@ from pydantic import Field
 from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.costs.prices import Prices, reference
 from cimtool.costs.rates import Rates
-from cimtool.costs.silicon import ArrayKind, ErrorWidth, array_kind, prediction
+from cimtool.costs.silicon import ArrayKind, ErrorWidth, prediction
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.figures import Sourced, Status
 from cimtool.hardware.keys import AtLeastOne
@@ -180,7 +180,7 @@ def occupied_area(rates: Rates, plan: Floorplan) -> OccupiedArea:
         low, high = (end * amount / figure.value for end in figure.interval)
         whole, basis = Quantity(amount, (), low, high, own=amount), "figure of the target"
         if rates.target.simulated:
-            whole, basis = _cell(array_kind(rates.target))[1].widen(whole), "a simulated design"
+            whole, basis = _cell(rates.kind)[1].widen(whole), "a simulated design"
         said = AreaPart(f"{figure.scope}s", whole, basis, off and figure.scope != "chip")
         around = () if figure.scope == "chip" else _around(rates.prices, plan)
         return OccupiedArea((said, *around))
@@ -194,7 +194,7 @@ def occupied_area(rates: Rates, plan: Floorplan) -> OccupiedArea:
 
 def _arrays(rates: Rates, plan: Floorplan, cells: int) -> Sequence[AreaPart]:
     """Cells with drivers, and converters: their own area, or a share of a macro's."""
-    kind = array_kind(rates.target)
+    kind = rates.kind
     each, width = _cell(kind)
     amount = 1e-6 * cells * each * reference().area_factor(rates.prices.node)
     macro = width.widen(Quantity(amount))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,19 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
 from cimtool.costs.accuracy import WayAccuracy
-from cimtool.costs.crossings import CheapestFrom, cheapest_by_size
+from cimtool.costs.crossings import SIZES, CheapestFrom, cheapest_by_size
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.machines import MeasuredCore, machine_ways, measured_core
 from cimtool.costs.raw_rows import row_width
 from cimtool.costs.scored_pairs import ScoredPairs
-from cimtool.costs.ways import GalleryWay, WayOfSize, one_of_each, query_ways
+from cimtool.costs.ways import (
+    KINDS,
+    GalleryWay,
+    WayKind,
+    WayOfSize,
+    one_of_each,
+    query_ways,
+)
 from cimtool.costs.ways_here import ways_here
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import with_digital
@@ -53,7 +60,7 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
     @cached_property
     def all_ways(self) -> tuple[GalleryWay, ...]:
         """Every way for the gallery, with its accuracy."""
-        return self._with_accuracy(way(self.gallery or 0) for way in self.ways_of_size)
+        return self._with_accuracy(way.at(self.gallery or 0) for way in self.ways_of_size)
 
     @cached_property
     def ways(self) -> tuple[GalleryWay, ...]:
@@ -64,23 +71,34 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         known = self.accuracy
         return tuple(one if known is None else known.of(one) for one in ways)
 
-    def ways_at(self, items: int) -> tuple[GalleryWay, ...]:
-        """One way of each kind for another number of items."""
-        if items not in self._sized:
-            self._sized[items] = tuple(one_of_each([of(items) for of in self.ways_of_size]))
-        return self._sized[items]
+    def ways_at(self, items: int, kinds: Collection[WayKind] = KINDS) -> tuple[GalleryWay, ...]:
+        """One way of each of these kinds for another number of items."""
+        found: dict[WayKind, list[GalleryWay]] = {}
+        for place, way in enumerate(self.ways_of_size):
+            known = found.setdefault(way.kind, [])
+            if way.kind not in kinds or any(one.is_choice for one in known):
+                continue
+            if (place, items) not in self._sized:
+                self._sized[place, items] = way.at(items)
+            known.append(self._sized[place, items])
+        return tuple(one_of_each([one for known in found.values() for one in known]))
 
     @cached_property
-    def _sized(self) -> dict[int, tuple[GalleryWay, ...]]:
-        """The ways by the sizes that were asked for."""
+    def _sized(self) -> dict[tuple[int, int], GalleryWay]:
+        """The ways by their places and the sizes that were asked for."""
         return {}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes at which all ways are compared: of a batch every second, for the time it takes."""
+        return SIZES if self.batch == 1 else SIZES[::2]
 
     @cached_property
     def cheapest_by_size(self) -> tuple[CheapestFrom, ...]:
         """The cheapest ways by the size of the gallery; empty if arrays hold a gallery."""
         if self.gallery is None or self.bundle.gallery is not None:
             return ()
-        return cheapest_by_size(self.ways_at)
+        return cheapest_by_size(self.ways_at, self.sizes)
 
 
 def bundle_cost(

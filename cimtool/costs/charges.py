@@ -72,7 +72,7 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
     cycles = sum(t.count for kind, t in work.tallies.items() if kind not in NOT_TIMED)
     times = {"digital": prices.cycles_ns(cycles)} if cycles else {}
     if "dram" in work.tallies:
-        times["memory"] = Quantity(work.tallies["dram"].size / 8 / prices.bandwidth)
+        times["memory"] = prices.read_ns(work.tallies["dram"].size)
     for part, time in times.items():
         parts[part] = parts.get(part, PartShare()) + PartShare(time=time)
     ordered = {name: parts[name] for name in PARTS if name in parts}

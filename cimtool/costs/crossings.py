@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 
 from cimtool.costs.ways import BUILT, KINDS, GalleryWay, WayKind, cheapest
 
@@ -36,37 +34,41 @@ class CheapestFrom:
         return next(iter(built)) if len(built) == 1 else None
 
 
-WaysOfSize = Callable[[int], Sequence[GalleryWay]]
-"""The ways for any number of items."""
+WaysOfSize = Callable[[int, Collection[WayKind]], Sequence[GalleryWay]]
+"""The ways of some kinds for any number of items."""
 
 
 def cheapest_by_size(ways: WaysOfSize, sizes: Sequence[int] = SIZES) -> tuple[CheapestFrom, ...]:
     """The cheapest ways from the first of `sizes` on, and each change up to the last.
 
-    Between two neighbouring sizes whose cheapest ways differ, changes are found by halving. A
-    change there and back between two sizes is not seen.
+    Between two neighbouring sizes whose cheapest ways differ, changes are found by halving, among
+    the ways that are cheapest at either. A change there and back between two sizes is not seen.
     """
-
-    @cache
-    def at(items: int) -> tuple[WayKind, ...]:
-        first, *others = (one.kind for one in cheapest(ways(items)))
-        return first, *sorted(others, key=KINDS.index)
-
-    found = [CheapestFrom(sizes[0], at(sizes[0]))]
-    for low, high in pairwise(sizes):
-        found += _changes(at, low, high)
-    return tuple(found)
+    return tuple(_from(ways, sizes))
 
 
-def _changes(
-    at: Callable[[int], tuple[WayKind, ...]], low: int, high: int
-) -> Iterator[CheapestFrom]:
-    if at(low) == at(high):
+def _from(ways: WaysOfSize, sizes: Sequence[int]) -> Iterator[CheapestFrom]:
+    before = _cheapest(ways, sizes[0], KINDS)
+    yield before
+    for size in sizes[1:]:
+        after = _cheapest(ways, size, KINDS)
+        yield from _changes(ways, before, after)
+        before = after
+
+
+def _cheapest(ways: WaysOfSize, items: int, kinds: Collection[WayKind]) -> CheapestFrom:
+    first, *others = (one.kind for one in cheapest(ways(items, kinds)))
+    return CheapestFrom(items, (first, *sorted(others, key=KINDS.index)))
+
+
+def _changes(ways: WaysOfSize, before: CheapestFrom, after: CheapestFrom) -> Iterator[CheapestFrom]:
+    if before.ways == after.ways:
         return
+    low, high = before.items, after.items
     if high <= max(low * CLOSE, low + 1):
-        yield CheapestFrom(high, at(high))
+        yield after
         return
-    middle = round((low * high) ** 0.5)
-    middle = min(max(middle, low + 1), high - 1)
-    yield from _changes(at, low, middle)
-    yield from _changes(at, middle, high)
+    middle = min(max(round((low * high) ** 0.5), low + 1), high - 1)
+    between = _cheapest(ways, middle, {*before.ways, *after.ways})
+    yield from _changes(ways, before, between)
+    yield from _changes(ways, between, after)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
@@ -19,10 +20,16 @@ from cimtool.costs.operations import Operations, digital, elements, traffic, wid
 from cimtool.costs.overheads import around, with_leakage
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
-from cimtool.costs.schedule_batch import BatchSchedule, ItemCost, item_latency, scheduled
+from cimtool.costs.schedule_batch import (
+    BatchSchedule,
+    ItemCost,
+    Walked,
+    item_latency,
+    scheduled,
+)
 from cimtool.costs.schedule_residents import with_residents
 from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.costs.totals import NOTHING, Cost
+from cimtool.costs.totals import NOTHING, Cost, Quantity
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -34,7 +41,7 @@ from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import Type, rows_of_item
 from cimtool.verification.references import References
 
-OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "_works")
+OF_ANY_GALLERY = ("placements", "products", "floorplan", "layers", "text", "area", "_works")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -207,25 +214,40 @@ class Estimate(ScoredQuery):
         moved = around(graph, self.digital_work(graph, items), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)
-        latency = item_latency(self.work(graph, items), total.latency_ns)
-        total = replace(total, latency_ns=latency)
+        total = replace(total, latency_ns=self.latency(graph, items, total.latency_ns))
         return with_leakage(total, self.area.leaking, self.rates.prices.node)
+
+    def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
+        """The time of a walk by its schedule; `serial` is the sum of the times of its tasks."""
+        return item_latency(self.work(graph, items), serial)
 
     def digital_work(self, graph: Graph, items: int = 0) -> Operations:
         """The digital operations of one walk, with moves of numbers and reads of a gallery."""
         extents = {"n": 1, "m": items}
-        work = []
-        for node in graph.nodes:
-            work += [digital(graph, node, extents), traffic(graph, node, extents)]
+        work = [*self._node_operations(graph, items).values()]
+        work += [traffic(graph, node, extents) for node in graph.nodes]
         return Operations.sum([*work, self._gallery_reads(graph, extents)])
 
+    def _node_operations(self, graph: Graph, items: int) -> Mapping[str, Operations]:
+        """The digital operations of each node of a walk."""
+        key = graph.name, items
+        if key not in self._counted:
+            extents = {"n": 1, "m": items}
+            found = {node.name: digital(graph, node, extents) for node in graph.nodes}
+            self._counted[key] = found
+        return self._counted[key]
+
     @cached_property
-    def _works(self) -> dict[tuple[str, int], GraphWork]:
+    def _counted(self) -> dict[tuple[str, int], Mapping[str, Operations]]:
+        return {}
+
+    @cached_property
+    def _works(self) -> dict[tuple[str, int, bool], GraphWork]:
         return {}
 
     def work(self, graph: Graph, items: int = 0) -> GraphWork:
         """The tasks of one walk through a graph, to be scheduled; they are kept."""
-        key = graph.name, items
+        key = graph.name, items, self.in_buffer(graph)
         if key not in self._works:
             self._works[key] = self._work(graph, items)
         return self._works[key]
@@ -238,7 +260,7 @@ class Estimate(ScoredQuery):
         self._works.update({key: one for key, one in other._works.items() if key[0] != but})
 
     def _work(self, graph: Graph, items: int) -> GraphWork:
-        extents, prices = {"n": 1, "m": items}, self.rates.prices
+        spent = self.digital_times(graph, items)
         owners = {place.layer: place.shares or place.layer for place in self.placements}
         times: dict[str, NodeTimes] = {}
         for node in graph.nodes:
@@ -247,10 +269,7 @@ class Estimate(ScoredQuery):
                 product = self.layers[layer].latency_ns.times(self.products[layer])
             if self.cam is not None and isinstance(node.op, CellDistance):
                 search = search_cost(CamUse.of(node.op, self.cam)).latency_ns
-            tallies = digital(graph, node, extents).tallies.items()
-            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
-            spent = prices.cycles_ns(cycles) if cycles else NOTHING
-            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent)
+            times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent[node.name])
         return GraphWork(
             graph=graph,
             layers=tuple(place for place in self.placements if place.shares is None),
@@ -259,6 +278,15 @@ class Estimate(ScoredQuery):
             rates=self.rates,
             gallery_bits=self._read_of_dram(graph, items),
         )
+
+    def digital_times(self, graph: Graph, items: int = 0) -> Mapping[str, Quantity]:
+        """The time that each node of a walk holds the digital unit."""
+        found = {}
+        for name, work in self._node_operations(graph, items).items():
+            tallies = work.tallies.items()
+            cycles = sum(one.count for kind, one in tallies if kind not in NOT_TIMED)
+            found[name] = self.rates.prices.cycles_ns(cycles) if cycles else NOTHING
+        return found
 
     def _read_of_dram(self, graph: Graph, items: int) -> int:
         reads = self._gallery_reads(graph, {"n": 1, "m": items}).tallies
@@ -270,24 +298,40 @@ class Estimate(ScoredQuery):
 
         Their keys are `text`, `video` and `query`.
         """
-        program, items = self.program, self.gallery or 0
+        program = self.program
         kinds = {"text": [(program.text, 0)], "video": [(program.video, 0)]}
         if self.gallery is not None:
-            kinds["query"] = [(program.text, 0)]
-            if program.shortlist is not None:
-                kinds["query"].append((program.shortlist, items))
-                items = self.shortlist or items
-            kinds["query"].append((program.score, items))
+            kinds["query"] = self._graphs_of_query()
         return {name: self._scheduled(name, walks) for name, walks in kinds.items()}
 
+    def _graphs_of_query(self) -> list[tuple[Graph, int]]:
+        program, items = self.program, self.gallery or 0
+        if program.shortlist is None:
+            return [(program.text, 0), (program.score, items)]
+        listed = self.shortlist or items
+        return [(program.text, 0), (program.shortlist, items), (program.score, listed)]
+
     def _scheduled(self, name: str, walks: Sequence[tuple[Graph, int]]) -> BatchSchedule:
-        shared, prices = Cost(), self.rates.prices
-        for graph, items in walks:
-            shared += loading(graph.name, self.placements, self.floorplan, self.rates)
-            if bits := self._read_of_dram(graph, items):
-                shared += digital_cost(Operations.of("dram", bits, 1), prices)
+        shared = reduce(add, (self._shared(*walk) for walk in walks))
         works = [self.work(*walk) for walk in walks]
         return scheduled(works, self.batch, ItemCost(getattr(self, name), shared))
+
+    def _shared(self, graph: Graph, items: int) -> Cost:
+        """The loads of a walk, and its read of a gallery in DRAM."""
+        found = loading(graph.name, self.placements, self.floorplan, self.rates)
+        if bits := self._read_of_dram(graph, items):
+            found += digital_cost(Operations.of("dram", bits, 1), self.rates.prices)
+        return found
+
+    def walked(self, graph: Graph, items: int = 0) -> Walked:
+        """A walk with its tasks, and with what of its cost a wave shares."""
+        cost = self.text if graph == self.program.text else self.walk(graph, items)
+        return Walked(cost, lambda: (self.work(graph, items), self._shared(graph, items)))
+
+    @property
+    def query_walks(self) -> tuple[Walked, ...]:
+        """The walks of a query one after another: a text, a shortlist if there is one, a score."""
+        return tuple(self.walked(*one) for one in self._graphs_of_query())
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""

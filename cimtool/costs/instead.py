@@ -14,7 +14,16 @@ from cimtool.costs.raw_rows import two_digits
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
 from cimtool.report.document import Sentence, Tone
-from cimtool.report.formats import ENERGIES, TIMES, Units, percent, percent_range, scaled, whole
+from cimtool.report.formats import (
+    ENERGIES,
+    TIMES,
+    Units,
+    percent,
+    percent_range,
+    scaled,
+    unit_of,
+    whole,
+)
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
 
 RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
@@ -60,12 +69,12 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence
     else:
         *some, last = (_named(one) for one in least)
         text = f"Among {items:,} items no way is shown to be cheapest, at these prices: "
-        text += f"{', '.join(some)} and {last}"
+        text += f"{'; '.join(some)}; and {last}"
     rival = _rival(ways, first)
     if rival is not None and rival not in least:
         ratio = times(rival, first)
         assert ratio is not None
-        text += f"; {_named(rival)} takes {times_text(ratio)} as much"
+        text += f"; {rival.way} takes {times_text(ratio)} as much, {_figures(rival)}"
     return [Sentence(f"{text}. {PAYS[tone]}", "verdict", tone)]
 
 
@@ -76,9 +85,16 @@ def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None
 
 
 def _named(way: GalleryWay) -> str:
-    """The name of a way with its energy, and its R@1."""
-    known = "not measured" if way.r1 is None else f"{percent(way.r1.value)}%"
-    return f"{way.way} ({way.energy_pj.text(ENERGIES)}, R@1 {known})"
+    return f"{way.way} at {_figures(way)}"
+
+
+def _figures(way: GalleryWay) -> str:
+    """The energy of a way and its R@1, each with its interval."""
+    known = "not measured"
+    if way.r1 is not None:
+        known = f"{percent(way.r1.value)}% {percent_range(way.r1.low, way.r1.high)}"
+        known += "" if way.measured_of is None else f" of {way.measured_of:,} items"
+    return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
 
 
 def times_text(ratio: Change) -> str:
@@ -125,21 +141,19 @@ def instead_table(found: BundleCost) -> list[Table]:
     if found.gallery is None:
         return []
     least = cheapest(found.ways)
-    accuracy = Column("R@1 %", percent, "of texts, with its interval")
+    among = "" if found.accuracy is None else f"\nof {found.accuracy.items:,}"
+    accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval, among so many items")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
-        (Column("energy", whole), lambda w: _cell(w.energy_pj, ENERGIES)),
-        (
-            Column("from, to", whole, essential=False),
-            lambda w: w.energy_pj.range_text(ENERGIES) or None,
-        ),
-        (Column("latency", whole), lambda w: _cell(w.latency_ns, TIMES)),
+        (Column("energy", whole, "with its interval"), lambda w: _cell(w.energy_pj, ENERGIES)),
+        (Column("latency", whole, "with its interval"), lambda w: _cell(w.latency_ns, TIMES)),
         (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
-        (Column("chips", whole), lambda w: w.chips),
+        (Column("chips", whole, essential=False), lambda w: w.chips),
         (accuracy, lambda w: _share(w.r1)),
     )
+    one = "One query" if found.batch == 1 else f"A query of {found.batch:,} at once"
     made = item_table(
-        f"One query against {found.gallery:,} items",
+        f"{one} against {found.gallery:,} items",
         found.ways,
         columns,
         lambda w: "result" if w in least else "",
@@ -148,7 +162,15 @@ def instead_table(found: BundleCost) -> list[Table]:
 
 
 def _cell(quantity: Quantity, units: Units) -> Content:
-    return None if quantity.value is None else quantity.cell(units)
+    """A sum and its interval in one unit; a lower bound has no upper end."""
+    value, low, high = quantity.value, quantity.low, quantity.high
+    if value is None or low is None or high is None:
+        return None
+    size, _ = unit_of(value, units)
+    ends = f"[{two_digits(low / size)}, {two_digits(high / size)}]"
+    if quantity.lower_bound:
+        ends = f"[> {two_digits(low / size)}]"
+    return Cell(quantity.text(units), value, ends)
 
 
 def _rate(rate: Quantity) -> Content:

@@ -43,7 +43,7 @@ class WayCurve:
 
 def way_curves(found: BundleCost) -> list[WayCurve]:
     """The curve of each way of the table that has an energy at two sizes or more."""
-    sized = [(items, found.ways_at(items)) for items in SIZES]
+    sized = [(items, found.ways_at(items)) for items in found.sizes]
     curves = []
     for row in found.ways:
         at = [(items, one) for items, ways in sized for one in ways if one.kind == row.kind]
@@ -84,7 +84,7 @@ def instead_picture(found: BundleCost) -> str | None:
         parts += _name(curve, at[-1], across.end, y)
     for before, one in pairwise(found.cheapest_by_size):
         if one.ways[0] != before.ways[0]:
-            (now,) = (way for way in found.ways_at(one.items) if way.kind == one.ways[0])
+            (now,) = found.ways_at(one.items, one.ways[:1])
             parts.append(svg.mark(across.at(one.items), up.at(now.energy_pj.value or 0.0), 0, 3.5))
     label = "Energy of a query in each way, by number of items"
     return svg.document(up.start + 44, label, parts, WIDTH)

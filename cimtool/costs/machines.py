@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.prices import reference
 from cimtool.costs.raw_rows import row_width
-from cimtool.costs.totals import Quantity
+from cimtool.costs.totals import Quantity, product
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 
 FILE = Path(__file__).with_name("machines.toml")
@@ -32,14 +34,27 @@ ENERGY_COUNTER = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 """The energy in uJ that the CPU's package has taken, where Linux lets one read it (RAPL)."""
 
 
+class Sustained(TomlTable):
+    """The least shares of a machine's peaks that were measured."""
+
+    bandwidth: Annotated[float, Field(gt=0, le=1)]
+    tops: Annotated[float, Field(gt=0, le=1)] = 1.0
+    source: str
+
+
 class Machine(TomlTable):
-    """A machine: power in W, GB/s of its memory, TOPS of 8-bit products, cores that share both."""
+    """A machine: power in W, GB/s of its memory, TOPS of 8-bit products, cores that share both.
+
+    A core has `alone` GB/s while all others wait.
+    """
 
     name: str
     power: float
     bandwidth: float
     tops: float | None = None
     cores: int = 1
+    alone: float | None = None
+    sustained: Sustained
     status: str
     source: str
 
@@ -162,33 +177,43 @@ def machine_work(found: Estimate, items: int) -> MachineWork:
 
 
 def machine_ways(found: Estimate, measured: MeasuredCore | None = None) -> Iterator[WayOfSize]:
-    """The ways on other machines; a core that was `measured` replaces the one known."""
+    """The ways on other machines; a core that was `measured` replaces the one known.
+
+    Of a batch of one, a GPU also has the batch that fills it.
+    """
     gpu = machines().gpu
 
     def gpu_batch(items: int) -> GalleryWay:
         work = machine_work(found, items)
-        return gpu_way(gpu, items, work, full_batch(gpu, work))
+        many = full_batch(gpu, work) if found.batch == 1 else found.batch
+        return gpu_way(gpu, items, work, many)
 
-    yield lambda items: core_way(items, machine_work(found, items), measured)
-    yield lambda items: gpu_way(gpu, items, machine_work(found, items))
-    yield gpu_batch
+    yield WayOfSize("CPU core", lambda items: core_way(items, machine_work(found, items), measured))
+    yield WayOfSize("GPU", lambda items: gpu_way(gpu, items, machine_work(found, items)))
+    yield WayOfSize("GPU in batches", gpu_batch)
 
 
 def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None) -> GalleryWay:
     """A query for which one core reads its bytes from its memory, at its share of power."""
     own, spread = machines().core, reference().spread
-    power = own.power / own.cores
+    power = Quantity(own.power / own.cores).times(1, 1 / spread, spread)
     if measured is None:
-        latency, note = Quantity(work.read * own.cores / own.bandwidth), f"{own.name}: {own.source}"
+        assert own.alone is not None
+        share = work.read * own.cores / own.bandwidth
+        slow = share / own.sustained.bandwidth
+        latency = Quantity(share, (), work.read / own.alone, slow)
+        # A core that has the memory to itself has the chip's power to itself too.
+        energy = product((power, Quantity(share, (), share, slow)))
+        note, place = f"{own.name}: {own.source}; {own.sustained.source}", own.name
     else:
-        latency, note = measured.byte_ns.times(work.read), measured.sentence
-    if measured is None or measured.power is None:
-        energy = latency.times(1000 * power, 1000 * power / spread, 1000 * power * spread)
-    else:
-        energy = latency.times(1000 * measured.power)
-    place = own.name if measured is None else measured.name
+        latency = measured.byte_ns.times(work.read)
+        energy = product((latency, power if measured.power is None else Quantity(measured.power)))
+        note, place = measured.sentence, measured.name
     name = f"{work.subject}, CPU core"
-    return GalleryWay("CPU core", name, items, place, energy, latency, chips=1, note=note)
+    return GalleryWay(
+        "CPU core", name, items, place, energy_pj=energy.times(1000), latency_ns=latency,
+        chips=1, note=note,
+    )  # fmt: skip
 
 
 def full_batch(machine: Machine, work: MachineWork) -> int:
@@ -205,13 +230,16 @@ def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> 
     The time is the longer of reading and of the arithmetic, at full power.
     """
     assert machine.tops is not None
-    time_ns = max(work.read / machine.bandwidth, batch * work.operations / machine.tops / 1000)
-    each, spread = 1000 * machine.power * time_ns / batch, reference().spread
+    read, arithmetic = work.read / machine.bandwidth, batch * work.operations / machine.tops / 1000
+    held, spread = machine.sustained, reference().spread
+    fast, slow = max(read, arithmetic), max(read / held.bandwidth, arithmetic / held.tops)
+    latency = Quantity(fast, (), fast, slow)
+    power = Quantity(machine.power).times(1, 1 / spread, spread)
     kind: WayKind = "GPU" if batch == 1 else "GPU in batches"
     name = f"{work.subject}, GPU" + (f" x {batch:,}" if batch > 1 else "")
-    energy = Quantity(each, (), each / spread, each * spread)
-    note = f"{machine.name}: peak rates at full power ({machine.source})"
-    latency = Quantity(time_ns)
+    note = f"{machine.name}: peak rates at full power ({machine.source}; slower: {held.source})"
     return GalleryWay(
-        kind, name, items, machine.name, energy, latency, batch=batch, chips=1, note=note
-    )
+        kind, name, items, machine.name,
+        energy_pj=product((power, latency)).times(1000 / batch), latency_ns=latency,
+        batch=batch, chips=1, note=note,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
@@ -165,9 +165,9 @@ def _crossbar(
 def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
     """Operations that turn codes into values if references are set, for one row of inputs.
 
-    Codes of one step are summed first, over all row groups and over cycles that share the step.
-    Each column sum then takes one multiplication and one addition, or none if the step is a power
-    of two. With levels, each conversion reads a value from registers. Offsets are part of a
+    Codes of one step are summed first, over the row groups of an output and over cycles that share
+    the step. Each such sum then takes one multiplication and one addition, or none if the step is a
+    power of two. With levels, each conversion reads a value from registers. Offsets are part of a
     column's bias.
     """
     groups, found = len(op.stored.groups), Operations()
@@ -177,14 +177,23 @@ def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
             continue
         lo, hi = law.ends
         if op.crossbar.scope.levels:
-            bits = (max(-lo, hi) * column.step).bit_length() + 1
+            bits = int(max(-lo, hi) * column.step.max()).bit_length() + 1
             found += Operations.of("registers", groups * len(column.cycles) * many, bits)
-        elif column.exponent < 0:
+        else:
             bits = (max(-lo, hi) * groups * column.drive).bit_length() + 1
-            step_bits = column.step.bit_length()
-            found += Operations.of("multiplications", many, bits, step_bits)
-            found += Operations.of("additions", many, width(out))
+            step_bits = int(column.step.max()).bit_length()
+            products = _products(column.step)
+            found += Operations.of("multiplications", products, bits, step_bits)
+            found += Operations.of("additions", products, width(out))
     return found
+
+
+def _products(steps: IntArray) -> int:
+    """The different steps [groups, N] of an output that are no powers of two, of all outputs."""
+    rising = np.sort(steps, axis=0)
+    repeated = np.zeros(rising.shape, np.bool_)
+    repeated[1:] = rising[1:] == rising[:-1]
+    return int(np.count_nonzero((rising & rising - 1 != 0) & ~repeated))
 
 
 @COSTS.rule(MatMul, BatchMatMul)

@@ -107,6 +107,7 @@ class Reference(TomlTable):
 
     spread: float
     time_spread: float
+    sustained: Sourced
     kinds: dict[OperationName, OperationKind]
     prices: tuple[Price, ...] = Field(strict=False)
     ladders: tuple[Ladder, ...] = Field(strict=False)
@@ -279,7 +280,8 @@ class Prices:
         """Lowest, middle and highest clock of the digital unit in MHz."""
         given, table = self.target.digital.clock, reference()
         if given is not None:
-            return given, given, given
+            spread = table.spread if self.target.simulated else table.time_spread
+            return given / spread, given, given * spread
         here = table.factor("delay", self.node, self.voltage)
         found = [
             one.value * table.factor("delay", one.node, one.voltage) / here for one in table.clocks
@@ -298,8 +300,13 @@ class Prices:
 
     @property
     def bandwidth(self) -> float:
-        """GB/s of DRAM."""
+        """GB/s of DRAM at its peak."""
         return self.target.digital.bandwidth or reference().assumed.bandwidth
+
+    def read_ns(self, bits: float) -> Quantity:
+        """The time of reading bits of DRAM: at its peak, or as much slower as published streams."""
+        time = bits / 8 / self.bandwidth
+        return Quantity(time, (), time, time / reference().sustained.value)
 
     def cycles_ns(self, operations: float) -> Quantity:
         """The time that the digital unit takes for a number of operations."""

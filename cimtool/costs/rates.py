@@ -15,6 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.costs.prices import Prices, reference
 from cimtool.costs.silicon import (
+    ArrayKind,
     ErrorWidth,
     array_kind,
     converter_width,
@@ -63,6 +64,11 @@ class Rates:
         own = resolve(self.target, None, {})
         bits = None if self.point is None else self.point.adc_bits
         return own if bits is None else own.model_copy(update={"adc_bits": bits})
+
+    @cached_property
+    def kind(self) -> ArrayKind:
+        """The kind of the target's arrays."""
+        return array_kind(self.target)
 
     def figure(self, *quantities: str) -> Figure | None:
         """The first figure of the first of `quantities` that holds at the point."""
@@ -164,12 +170,12 @@ class Rates:
 
         A figure of a simulated design, or one that is not confirmed, is no better than a price.
         """
-        figure, kind = self.figure(*quantities), array_kind(self.target)
+        figure = self.figure(*quantities)
         if figure is None:
-            return error_width(kind)
+            return error_width(self.kind)
         if self._measured(figure):
             return measured_width()
-        return converter_width() if figure.quantity == "adc_energy" else error_width(kind)
+        return converter_width() if figure.quantity == "adc_energy" else error_width(self.kind)
 
     def _measured(self, figure: Figure) -> bool:
         """True for a figure of a chip that was read in its source or follows from such figures."""

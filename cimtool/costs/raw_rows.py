@@ -9,6 +9,7 @@ from cimtool.costs.charges import digital_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, digital_products, elements, width
 from cimtool.costs.overheads import with_leakage
+from cimtool.costs.price_errors import ratio
 from cimtool.costs.totals import Cost
 from cimtool.report.document import Sentence, Tone
 
@@ -42,8 +43,8 @@ def raw_query(estimate: Estimate) -> Cost | None:
 class TimesRaw:
     """The energy of a query as a multiple of that of raw rows among the same `items`.
 
-    The ends are at the same ends of the prices, which both have in common. It is a lower bound if
-    a part of the query has no price.
+    Both have their prices in common (`price_errors.py`). It is a lower bound if a part of the query
+    has no price.
     """
 
     times: Change
@@ -75,8 +76,8 @@ def times_raw(estimate: Estimate) -> TimesRaw | None:
     raw = raw_query(estimate)
     if raw is None or estimate.gallery is None or (query := estimate.query) is None:
         return None
-    own, other = query.energy_at_ends, raw.energy_at_ends
-    if own.value is None or not (other.value and other.low and other.high):
+    own, other = query.energy_pj, raw.energy_pj
+    if not (own.value and other.value):
         return None
-    ends = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))
-    return TimesRaw(Change(own.value / other.value, *ends), estimate.gallery, own.lower_bound)
+    times = ratio(own.value, query.energy_by_price, other.value, raw.energy_by_price)
+    return TimesRaw(times, estimate.gallery, own.lower_bound)

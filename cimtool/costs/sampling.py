@@ -36,8 +36,8 @@ class SamplingWay:
 
     `gallery_bytes` holds all items. `cells_written` counts the cells that this query writes, with
     its loads and shortlist. Redrawn samples in the digital unit add the cells that they would
-    write in arrays. `multiplications`, `latency_ns` and `energy_pj` cover the shortlist, if there
-    is one, the products of samples, the random numbers, the sigmoids and their mean.
+    write in arrays. `multiplications` and `cost` cover the shortlist, if there is one, the products
+    of samples, the random numbers, the sigmoids and their mean.
     """
 
     random_normals: int
@@ -45,13 +45,22 @@ class SamplingWay:
     sigmoids: int
     gallery_bytes: int
     cells_written: int | None
-    latency_ns: Quantity
-    energy_pj: Quantity
+    cost: Cost
+
+    @property
+    def latency_ns(self) -> Quantity:
+        """The time of the query's score."""
+        return self.cost.latency_ns
+
+    @property
+    def energy_pj(self) -> Quantity:
+        """The energy of the query's score."""
+        return self.cost.energy_pj
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         quantities = {name: getattr(self, name).to_json() for name in ("latency_ns", "energy_pj")}
-        return vars(self) | quantities
+        return {name: one for name, one in vars(self).items() if name != "cost"} | quantities
 
 
 @dataclass(frozen=True)
@@ -131,8 +140,7 @@ def sampling_cost(
             pairs,
             -(-gallery * kept * bits // 8),
             cells,
-            cost.latency_ns,
-            cost.energy_pj,
+            cost,
         )
         ways.append(way)
     first, second = ways

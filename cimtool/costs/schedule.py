@@ -1,9 +1,8 @@
 """Tasks on resources over time: one item, or the same pattern of tasks repeated for many.
 
 List scheduling, the longest path to the end first: each task begins as early as its predecessors
-and its resources allow, from the start on or from the end. For many items the pattern of one is
-repeated at a constant interval (modulo scheduling), so that a batch of any size can be scheduled.
-Times are whole ticks, so that sums, remainders and comparisons are exact.
+and its resources allow, from the start on or from the end. Times are whole ticks, so that sums,
+remainders and comparisons are exact. `schedule_repeats.py` has many items.
 """
 
 from __future__ import annotations
@@ -11,19 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 TICKS = 10**9
 """Ticks of a nanosecond."""
-
-MOST_LISTED = 1_000
-"""Tasks of a batch at most that are listed one by one, beside a pattern that is repeated."""
-
-PUSHES = 300
-"""Steps at most by which an interval grows until a pattern does not collide with itself."""
-
-STEPS = 16
-"""Intervals that are tried between the busiest resource's time and the latency of one item."""
 
 
 class Resource(NamedTuple):
@@ -125,7 +116,7 @@ class Pattern:
     starts: tuple[int, ...]
     interval: int = 0
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Ticks from the first start to the last end of one repetition."""
         ends = (start + task.ticks for start, task in zip(self.starts, self.tasks, strict=True))
@@ -245,74 +236,29 @@ def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
     return begin
 
 
-def clear_interval(pattern: Pattern) -> int:
-    """An interval at which the pattern as it stands does not collide with its repetitions.
-
-    It begins with the time of the busiest resource, and grows by what the repetitions overlap,
-    until they do not or, after PUSHES, to the length of the pattern.
-    """
-    used = _runs(pattern)
-    interval = max([1, *busy(pattern.tasks).values(), *(r[-1][1] - r[0][0] for r in used[1])])
-    lines = [*used[0], *([(r[0][0], r[-1][1])] for r in used[1])]
-    for _ in range(PUSHES):
-        wanted = interval
-        for turn in range(1, -(-pattern.length // interval)):
-            for runs in lines:
-                for end, start in _overlaps(runs, turn * interval):
-                    wanted = max(wanted, -(-(end - start) // turn))
-        if wanted == interval:
-            return interval
-        interval = wanted
-    return max(interval, pattern.length)
-
-
-def _runs(pattern: Pattern) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
-    """The times at which each resource is held, and those at which each buffer is in use."""
-    found: tuple[dict[Resource, list[tuple[int, int]]], ...] = ({}, {})
-    for start, task in zip(pattern.starts, pattern.tasks, strict=True):
-        for resource, ticks in task.holds:
-            if ticks:
-                found[0].setdefault(resource, []).append((start, start + ticks))
-        if task.buffer is not None:
-            found[1].setdefault(task.buffer, []).append((start, start + task.ticks))
-    merged: list[list[list[tuple[int, int]]]] = []
-    for kind in found:
-        merged.append([])
-        for spans in kind.values():
-            runs: list[tuple[int, int]] = []
-            for start, end in sorted(spans):
-                if runs and start <= runs[-1][1]:
-                    runs[-1] = runs[-1][0], max(end, runs[-1][1])
-                else:
-                    runs.append((start, end))
-            merged[-1].append(runs)
-    return merged[0], merged[1]
-
-
-def _overlaps(runs: Sequence[tuple[int, int]], shift: int) -> Iterator[tuple[int, int]]:
-    """The end of each run and the start of a run that begins `shift` later before that end."""
-    index = 0
-    for start, end in runs:
-        while index < len(runs) and runs[index][1] + shift <= start:
-            index += 1
-        if index < len(runs) and runs[index][0] + shift < end:
-            yield end, runs[index][0]
-
-
 def by_urgency(tasks: Sequence[HardwareTask]) -> list[int]:
     """The positions of tasks, those with the longest path to the end first."""
-    rest = tails(tasks)
-    return sorted(range(len(tasks)), key=lambda position: (-rest[position], position))
+    return _longest_first(tails(tasks))
+
+
+def _longest_first(rest: Sequence[int]) -> list[int]:
+    return sorted(range(len(rest)), key=lambda position: (-rest[position], position))
 
 
 def once(tasks: Sequence[HardwareTask]) -> Pattern:
-    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards."""
-    found = [
-        pattern
-        for pattern in (placed_tasks(tasks, by_urgency(tasks)), _backwards(tasks))
-        if pattern is not None  # without an interval there is always room
-    ]
-    return min(found, key=lambda one: one.length)
+    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards.
+
+    Backwards is not tried if forwards is as short as the longest path or the busiest resource.
+    """
+    rest = tails(tasks)
+    forwards = placed_tasks(tasks, _longest_first(rest))
+    assert forwards is not None  # without an interval there is always room
+    if forwards.length == max([0, *rest, *busy(tasks).values()]):
+        return forwards
+    backwards = _backwards(tasks)
+    if backwards is None or forwards.length <= backwards.length:
+        return forwards
+    return backwards
 
 
 def _backwards(tasks: Sequence[HardwareTask]) -> Pattern | None:
@@ -345,51 +291,3 @@ def in_turn(patterns: Sequence[Pattern]) -> Pattern:
         starts += [offset + start for start in one.starts]
         offset += one.length
     return Pattern(tuple(chained([one.tasks for one in patterns])), tuple(starts))
-
-
-def repeated(single: Pattern) -> Iterator[Pattern]:
-    """Patterns of the same tasks that can be repeated, the shortest interval found first.
-
-    The interval is at least the time of the busiest resource. If each task holds one resource, the
-    first pattern has that interval, so no throughput is higher. With buffers, only the pattern as
-    it stands is repeated.
-    """
-    tasks = single.tasks
-    order, least, most = by_urgency(tasks), max(busy(tasks).values(), default=0), single.length
-    if not most:
-        return
-    clear = min(clear_interval(single), most)
-    if not any(task.buffer for task in tasks):
-        for step in range(STEPS):
-            interval = max(least + (most - least) * step // STEPS, 1)
-            if interval >= clear:
-                break
-            found = placed_tasks(tasks, order, interval)
-            found = found or placed_tasks(tasks, order, interval, packed=True)
-            if found is not None:
-                yield found
-    yield replace(single, interval=clear)
-
-
-def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
-    """The pattern with which so many waves end first, and the number of its repetitions.
-
-    A few waves are also listed task by task, as one pattern; `single` is repeated otherwise.
-    """
-    tasks = single.tasks
-    if waves == 1:
-        return single, 1
-    best, path = replace(single, interval=single.length), max(tails(tasks), default=0)
-    for found in repeated(single):
-        if path + (waves - 1) * found.interval >= best.makespan(waves):
-            break
-        best = min(best, found, key=lambda one: one.makespan(waves))
-    if len(tasks) * waves <= MOST_LISTED and not any(task.buffer for task in tasks):
-        listed = once([
-            replace(task, after=tuple(first + before for before in task.after))
-            for first in range(0, len(tasks) * waves, len(tasks))
-            for task in tasks
-        ])  # fmt: skip
-        if listed.length < best.makespan(waves):
-            return listed, 1
-    return best, waves

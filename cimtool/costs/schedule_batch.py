@@ -7,8 +7,10 @@ chip in waves, of as many items as the buffer holds, and each wave shares its lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import islice
+from operator import add
 from typing import Any, NamedTuple
 
 from cimtool.costs.schedule import (
@@ -19,11 +21,10 @@ from cimtool.costs.schedule import (
     chained,
     in_turn,
     lower_bound,
-    repeated,
-    shortest,
 )
+from cimtool.costs.schedule_repeats import repeated, shortest
 from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
-from cimtool.costs.totals import Cost, PartShare, Quantity
+from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 
 PARTS = (2, 1, 4, 8)
 """Parts of the free arrays that loads go to in turn; two are the double buffer."""
@@ -57,7 +58,7 @@ class BatchSchedule:
     It goes through in `waves`. `latency_ns` is that of a single item, `makespan_ns` of the whole
     batch, and no schedule of the same loads is shorter than `bound_ns`. `per_second` are the items
     of batches that follow one another. It is None, and there is no `occupancy`, if a time is not
-    known. `energy_pj` is that of an item, its loads shared. `pattern` is drawn `repeats` times.
+    known. `item` is what an item costs, its loads shared. `pattern` is drawn `repeats` times.
     """
 
     batch: int
@@ -66,10 +67,15 @@ class BatchSchedule:
     makespan_ns: Quantity
     bound_ns: float
     per_second: Quantity
-    energy_pj: Quantity
+    item: Cost
     occupancy: tuple[Occupancy, ...]
     pattern: Pattern
     repeats: int
+
+    @property
+    def energy_pj(self) -> Quantity:
+        """The energy of an item, its loads shared."""
+        return self.item.energy_pj
 
     @property
     def bottleneck(self) -> str | None:
@@ -103,9 +109,10 @@ class BatchSchedule:
 def item_latency(work: GraphWork, serial: Quantity) -> Quantity:
     """The latency of one walk through a graph; `serial` is the sum of the times of its tasks.
 
-    Its parts are missing here too, and nothing is known if nothing of the sum is.
+    Its parts are missing here too, and nothing is known if nothing of the sum is. A graph that
+    needs the digital unit alone never waits for anything else: the sum is its latency.
     """
-    if serial.value is None:
+    if serial.value is None or work.digital_alone:
         return serial
     key = key_of(work, 1)
     return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, serial.missing)
@@ -137,8 +144,12 @@ def waves_of(works: Sequence[GraphWork], batch: int) -> int:
     if not any(work.shares for work in works):
         return batch
     buffer = works[0].rates.prices.buffer_bits
-    fitting = max(1, buffer // max(work.item_bits for work in works))
-    return -(-batch // fitting)
+    return waves_of_bits(batch, max(work.item_bits for work in works), buffer)
+
+
+def waves_of_bits(batch: int, bits: int, buffer: int) -> int:
+    """The number of waves of as many items of so many bits as the buffer holds."""
+    return -(-batch // max(1, buffer // bits))
 
 
 @dataclass(frozen=True)
@@ -148,8 +159,8 @@ class ItemCost:
     alone: Cost
     shared: Cost
 
-    def in_batch(self, waves_of_item: float, time_of_item: float) -> Quantity:
-        """The energy of an item of a batch, by shares of its waves and of its time alone.
+    def in_batch(self, waves_of_item: float, time_of_item: float) -> Cost:
+        """The cost of an item of a batch, by shares of its waves and of its time alone.
 
         What is shared is taken once a wave, and leakage for the time that the item has.
         """
@@ -160,7 +171,14 @@ class ItemCost:
                 parts[name] = PartShare(parts[name].energy + saved)
         if "leakage" in parts:
             parts["leakage"] = PartShare(parts["leakage"].energy.times(time_of_item))
-        return Cost(parts=parts).energy_pj
+        return replace(self.alone, parts=parts)
+
+
+def share_of_time(makespan: Quantity, batch: int, alone: Quantity) -> float:
+    """The time of an item of a batch as a share of that of one by itself."""
+    if batch > 1 and makespan.value and alone.value:
+        return makespan.value / (batch * alone.value)
+    return 1.0
 
 
 def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSchedule:
@@ -174,9 +192,6 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     if middle.held and not missing:
         rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
     of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
-    time_of_item = 1.0
-    if batch > 1 and makespan.value and alone.value:
-        time_of_item = makespan.value / (batch * alone.value)
     return BatchSchedule(
         batch=batch,
         waves=waves,
@@ -184,11 +199,81 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
         makespan_ns=makespan if middle.held else Quantity(None, missing),
         bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
         per_second=rate,
-        energy_pj=item.in_batch(waves / batch, time_of_item),
+        item=item.in_batch(waves / batch, share_of_time(makespan, batch, alone)),
         occupancy=() if missing else occupancy(middle.held, wave, middle.interval),
         pattern=middle.pattern,
         repeats=middle.repeats,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """One walk through a graph: its cost, and if it is asked for, what a batch needs beside."""
+
+    cost: Cost
+    of_batch: Callable[[], tuple[GraphWork, Cost]]
+
+    @cached_property
+    def _found(self) -> tuple[GraphWork, Cost]:
+        return self.of_batch()
+
+    @property
+    def work(self) -> GraphWork:
+        """The tasks of the walk."""
+        return self._found[0]
+
+    @property
+    def shared(self) -> Cost:
+        """The part of the cost that a wave shares."""
+        return self._found[1]
+
+
+class BatchOf(NamedTuple):
+    """The cost of one item of a batch, and the time of all."""
+
+    item: Cost
+    makespan_ns: Quantity
+
+
+def batch_of(walks: Sequence[Walked], batch: int, makespan: Quantity | None = None) -> BatchOf:
+    """A batch of items that walk through graphs one after another, by its schedule.
+
+    The time of all is `makespan` if that is known.
+    """
+    alone = reduce(add, (one.cost for one in walks))
+    if batch == 1:
+        return BatchOf(alone, alone.latency_ns)
+    item = ItemCost(alone, reduce(add, (one.shared for one in walks)))
+    works = [one.work for one in walks]
+    waves = waves_of(works, batch)
+    if makespan is None:
+        makespan = _makespan(works, -(-batch // waves), waves, alone.latency_ns.missing)
+    share = share_of_time(makespan, batch, alone.latency_ns)
+    return BatchOf(item.in_batch(waves / batch, share), makespan)
+
+
+def _makespan(
+    works: Sequence[GraphWork], wave: int, waves: int, missing: tuple[str, ...]
+) -> Quantity:
+    """The time of so many waves, as `scheduled` has it."""
+
+    def time(end: End) -> float:
+        pattern, repeats = _first_to_end(_singles(works, wave, end), waves)
+        return pattern.makespan(repeats) / TICKS
+
+    found = spread(time, missing)
+    return found if found.value else Quantity(None, missing)
+
+
+def digital_batch(alone: Cost, batch: int, waves: int) -> BatchOf:
+    """A batch of items that need the digital unit alone, beside a read of DRAM once a wave."""
+    if batch == 1:
+        return BatchOf(alone, alone.latency_ns)
+    digital, memory = (alone.parts.get(name, PartShare()) for name in ("digital", "memory"))
+    makespan = longest((digital.time.times(batch), memory.time.times(waves)))
+    item = ItemCost(alone, Cost(parts={"memory": memory}))
+    share = share_of_time(makespan, batch, alone.latency_ns)
+    return BatchOf(item.in_batch(waves / batch, share), makespan)
 
 
 class _Found(NamedTuple):
@@ -204,8 +289,8 @@ class _Found(NamedTuple):
         return self.pattern.makespan(self.repeats)
 
 
-def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
-    """The best schedules of a wave as a block, and in groups of items that overlap."""
+def _singles(works: Sequence[GraphWork], wave: int, end: End) -> list[Pattern]:
+    """Schedules of a wave: as a block, and in groups of items that overlap."""
     singles: dict[tuple[WaveKey, ...], Pattern] = {}
     blocks = [key_of(work, wave)._replace(end=end) for work in works]
     for groups in (1, GROUPS):
@@ -214,9 +299,20 @@ def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found
         if keys not in singles:
             both = zip(works, keys, strict=True)
             singles[keys] = in_turn([work.pattern(key) for work, key in both])
-    found = (shortest(single, waves) for single in singles.values())
-    pattern, repeats = min(found, key=lambda one: one[0].makespan(one[1]))
-    steady = [one for single in singles.values() for one in islice(repeated(single), 1)]
+    return list(singles.values())
+
+
+def _first_to_end(singles: Sequence[Pattern], waves: int) -> tuple[Pattern, int]:
+    """The pattern with which so many waves end first, and the number of its repetitions."""
+    found = (shortest(single, waves) for single in singles)
+    return min(found, key=lambda one: one[0].makespan(one[1]))
+
+
+def _best(works: Sequence[GraphWork], wave: int, waves: int, end: End) -> _Found:
+    """The pattern with which a batch ends first, and the least interval of its waves."""
+    singles = _singles(works, wave, end)
+    pattern, repeats = _first_to_end(singles, waves)
+    steady = [one for single in singles for one in islice(repeated(single), 1)]
     least = min(steady, key=lambda one: one.interval, default=None)
     if least is None:
         return _Found(pattern, repeats, 1, {})

@@ -31,9 +31,17 @@ def kinds(estimate: Estimate) -> dict[str, str]:
 def rate_text(found: BatchSchedule) -> str:
     """The items per second: `909,100`."""
     value = found.per_second.value
-    if value is None:
-        return NOT_GIVEN
+    return NOT_GIVEN if value is None else _rate(value)
+
+
+def _rate(value: float) -> str:
     return f"{float(f'{value:.{DIGITS}g}'):,.{DIGITS}g}" if value < 1e4 else f"{value:,.0f}"
+
+
+def rate_range(found: BatchSchedule) -> str:
+    """The ends of the items per second: `450,000 to 1,800,000`; empty if they are not known."""
+    ends = found.per_second.low, found.per_second.high
+    return " to ".join(_rate(float(f"{one:.2g}")) for one in ends if one is not None)
 
 
 def batch_sentence(estimate: Estimate) -> str:
@@ -44,14 +52,15 @@ def batch_sentence(estimate: Estimate) -> str:
     one = kinds(estimate)[name]
     many = "queries" if name == "query" else f"{one}s"
     said = (
-        f"{rate_text(found)} {many} per second, bound by the {found.bottleneck}: "
+        f"{rate_text(found)} {many} per second ({rate_range(found)}), bound by the "
+        f"{found.bottleneck}: "
         f"{found.speedup:.3g} times as many as one after another"
     )
     if estimate.batch == 1:
         return said
     size = -(-found.batch // found.waves)
     shared = f"; {size:,} share a load" if size > 1 else ""
-    return f"{found.batch:,} {many} in {found.makespan_ns.text(TIMES)}; {said}{shared}"
+    return f"{found.batch:,} {many} in {found.makespan_ns.full_text(TIMES)}; {said}{shared}"
 
 
 def residents_sentence(estimate: Estimate) -> str:
@@ -72,6 +81,7 @@ def schedule_table(estimate: Estimate) -> Table:
         "from, to": lambda s: s.makespan_ns.range_text(TIMES) or None,
         "no schedule is shorter than": lambda s: Cell(scaled(s.bound_ns, TIMES), s.bound_ns),
         "per second": rate_text,
+        "per second from, to": lambda s: rate_range(s) or None,
         "items that share a load": lambda s: -(-s.batch // s.waves) if s.shares else None,
         "energy of one": lambda s: s.energy_pj.cell(ENERGIES),
         "energy from, to": lambda s: s.energy_pj.range_text(ENERGIES) or None,

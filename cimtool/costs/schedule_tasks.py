@@ -86,6 +86,12 @@ class GraphWork:
         return bool(self.streamed or self.gallery_bits)
 
     @property
+    def digital_alone(self) -> bool:
+        """Only the digital unit has tasks, beside a read of the gallery."""
+        timed = self.times.values()
+        return all(one.product == NOTHING and one.search == NOTHING for one in timed)
+
+    @property
     def item_bits(self) -> int:
         """Bits of an item that the buffer must hold: the widest node's values, or the inputs."""
         types, one = self.graph.types, {"n": 1}
@@ -216,7 +222,7 @@ class _Listing:
         return 0 if value is None else round(value * TICKS)
 
     def _read(self, bits: float) -> int:
-        return round(bits / 8 / self.work.rates.prices.bandwidth * TICKS)
+        return self._ticks(self.work.rates.prices.read_ns(bits))
 
     def _product(
         self, layer: str, times: NodeTimes, after: list[tuple[int, ...]]

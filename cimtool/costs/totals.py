@@ -78,6 +78,10 @@ class Quantity:
         return Quantity(scaled[0], self.missing, scaled[1], scaled[2], self.own * factor)
 
     def __add__(self, other: Quantity) -> Quantity:
+        if other is NOTHING:
+            return self
+        if self is NOTHING:
+            return other
         known = [q for q in (self, other) if q.value is not None]
         missing = tuple(dict.fromkeys((*self.missing, *other.missing)))
         if not known:
@@ -179,12 +183,17 @@ class Cost:
         return independent(self._energy_of(names) for names in COMMON_ERRORS)
 
     @property
-    def energy_at_ends(self) -> Quantity:
-        """The sum of all parts, its ends with all prices at their lowest and at their highest.
+    def energy_by_price(self) -> dict[str, tuple[float, float]]:
+        """The energy with the prices of one group at their lowest and at their highest.
 
-        Two such sums of the same prices are compared end by end.
+        A group of COMMON_ERRORS is named by its first part; all others are in the middle.
         """
-        return self._energy_of(PARTS)
+        total, found = self._energy_of(PARTS).value or 0.0, {}
+        for names in COMMON_ERRORS:
+            one = self._energy_of(names)
+            if one.value is not None and one.low is not None and one.high is not None:
+                found[names[0]] = total - one.value + one.low, total - one.value + one.high
+        return found
 
     def _energy_of(self, names: Iterable[str]) -> Quantity:
         return sum((self.parts[name].energy for name in names if name in self.parts), NOTHING)

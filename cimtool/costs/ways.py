@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from cimtool.base.intervals import Change
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.price_errors import EnergyByPrice, ratio
 from cimtool.costs.scored_pairs import ScoredPairs
 from cimtool.costs.totals import NOTHING, Quantity
 
@@ -27,18 +28,19 @@ BUILT: tuple[WayKind, ...] = ("digital", "in the memory", "shortlist")
 """Kinds in which the compiled model answers on its target."""
 
 HERE = "here"
-"""The place of ways on the bundle's target, which have their prices in common."""
+"""The place of ways on the bundle's target."""
 
 
 @dataclass(frozen=True)
 class GalleryWay:
     """One way to answer a query against `items`; None: unknown.
 
-    `energy_pj` and `latency_ns` are of a whole query, its text encoded if the way needs that, as
-    one of `batch` queries that are answered at once. `chips` hold the model and the gallery;
-    `arrays`, `cells` of an item and `conversions` are the gallery's. Ways in the same `place` have
-    their prices in common. `r1` is R@1 of texts, `recall` the share of them whose best item a
-    shortlist holds. `refused` has the reason that the way is not possible. `note` describes it.
+    `energy_pj` is of a whole query, its text encoded if the way needs that, as one of `batch`
+    queries that are answered at once, in `latency_ns`. `by_price` is the energy with one price at
+    either end; ways have prices of the same name in common. `chips` hold the model and the gallery;
+    `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts, `recall`
+    the share of them whose best item a shortlist holds, both among `measured_of` items. `refused`
+    has the reason that the way is not possible. `note` describes it.
     """
 
     kind: WayKind
@@ -54,13 +56,20 @@ class GalleryWay:
     conversions: int | None = None
     r1: Change | None = None
     recall: Change | None = None
+    measured_of: int | None = None
     refused: str = ""
     note: str = ""
+    by_price: EnergyByPrice = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
         """True if it has an energy."""
         return not self.refused and bool(self.energy_pj.value)
+
+    @property
+    def is_choice(self) -> bool:
+        """True if no later way of its kind is preferred: it is possible, and not measured."""
+        return not self.refused and self.recall is None
 
     @property
     def queries_per_s(self) -> Quantity:
@@ -83,8 +92,12 @@ class GalleryWay:
         )
 
 
-WayOfSize = Callable[[int], GalleryWay]
-"""A way for any number of items."""
+@dataclass(frozen=True, eq=False)
+class WayOfSize:
+    """A way of one kind for any number of items."""
+
+    kind: WayKind
+    at: Callable[[int], GalleryWay]
 
 
 class QueryWays(Named):
@@ -132,28 +145,24 @@ def _rank(way: GalleryWay) -> tuple[bool, int, float]:
 def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     """The energy of a way as a multiple of another's, with its ends; None if one is unknown.
 
-    In the same place, the ends are at the same ends of the prices, which both have in common. In
-    two places the errors are independent: their logarithms add up in squares. Parts without a price
+    Prices of the same name are off together in both (`price_errors.py`). Parts without a price
     leave an end open.
     """
-    if not (one.known and other.known):
-        return None
-    (value, low, high), (by, least, most) = (
-        (energy.value or 0.0, energy.low or 0.0, energy.high or 0.0)
-        for energy in (one.energy_pj, other.energy_pj)
+    (value, ends), (by, other_ends) = (
+        (way.energy_pj.value, _by_price(way)) for way in (one, other)
     )
-    if one.place == other.place:
-        ratios = (value / by, low / least, high / most)
-        ends = [min(ratios), max(ratios)]
-    else:
-        down = math.hypot(math.log(value / low), math.log(most / by))
-        up = math.hypot(math.log(high / value), math.log(by / least))
-        ends = [value / by * math.exp(-down), value / by * math.exp(up)]
-    if other.energy_pj.lower_bound:
-        ends[0] = 0.0
-    if one.energy_pj.lower_bound:
-        ends[1] = math.inf
-    return Change(value / by, *ends)
+    if not (one.known and other.known and value and by):
+        return None
+    found = ratio(value, ends, by, other_ends)
+    low = 0.0 if other.energy_pj.lower_bound else found.low
+    high = math.inf if one.energy_pj.lower_bound else found.high
+    return Change(found.value, low, high)
+
+
+def _by_price(way: GalleryWay) -> EnergyByPrice:
+    """The energy by price; all prices of its place are one if they are not told apart."""
+    energy = way.energy_pj
+    return way.by_price or {way.place: (energy.low or 0.0, energy.high or 0.0)}
 
 
 def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:

@@ -6,73 +6,93 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.raw_rows import raw_query
-from cimtool.costs.totals import Cost
+from cimtool.costs.raw_rows import BITS, raw_query, row_width
+from cimtool.costs.schedule_batch import BatchOf, batch_of, digital_batch, waves_of_bits
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 
 
 def ways_here(found: Estimate) -> Iterator[WayOfSize]:
     """Raw rows, Monte Carlo, and the compiled model with its gallery as it is."""
-    yield lambda items: raw_way(found.with_gallery(items))
-    yield lambda items: sampled_way(found.with_gallery(items))
+    yield WayOfSize("raw rows", lambda items: raw_way(found.with_gallery(items)))
+    yield WayOfSize("Monte Carlo", lambda items: sampled_way(found.with_gallery(items)))
     program = found.program
     if program.shortlist is None and program.gallery_items is None:
-        yield lambda items: built_way(found.with_gallery(items), "digital", "build, digital")
+        name = "build, digital"
+        yield WayOfSize(
+            "digital", lambda items: built_way(found.with_gallery(items), "digital", name)
+        )
         return
     if program.shortlist is None:
-        yield lambda items: built_way(found, "in the memory", "build, in the memory")
-        yield lambda items: GalleryWay(
-            "digital", "build, digital", items, refused="the gallery is in the arrays"
+        yield WayOfSize(
+            "in the memory", lambda items: built_way(found, "in the memory", "build, in the memory")
+        )
+        why = "the gallery is in the arrays"
+        yield WayOfSize(
+            "digital", lambda items: GalleryWay("digital", "build, digital", items, refused=why)
         )
         return
     where = "the memory" if found.cam is None else found.cam.name
     length = found.shortlist or found.gallery or 0
-    name = f"build, shortlist of {length:,}"
-    yield lambda items: replace(
-        built_way(found, "shortlist", name), note=f"the shortlist is drawn up by {where}"
+    named = f"build, shortlist of {length:,}"
+    note = f"the shortlist is drawn up by {where}"
+    yield WayOfSize(
+        "shortlist", lambda items: replace(built_way(found, "shortlist", named), note=note)
     )
     digital = replace(found, program=replace(program, shortlist=None), shortlist=None, cam=None)
-    yield lambda items: built_way(digital, "digital", "build, digital")
+    yield WayOfSize("digital", lambda items: built_way(digital, "digital", "build, digital"))
 
 
 def raw_way(found: Estimate) -> GalleryWay:
-    """Raw rows in 8 bits in the digital unit."""
+    """Raw rows in 8 bits in the digital unit, read once for as many queries as the buffer holds."""
     name, items = "raw int8 rows, here", found.gallery or 0
-    cost = raw_query(found)
-    if cost is None:
+    cost, width = raw_query(found), row_width(found)
+    if cost is None or width is None:
         return GalleryWay("raw rows", name, items, refused="rows of two widths have no product")
-    place = "DRAM" if cost.digital.count("dram") else "SRAM"
-    note = f"read from {place}, products in digital"
-    return GalleryWay(
-        "raw rows", name, items, energy_pj=cost.energy_pj, latency_ns=cost.latency_ns,
-        note=note,
-    )  # fmt: skip
+    dram = bool(cost.digital.count("dram"))
+    waves = waves_of_bits(found.batch, width * BITS, found.rates.prices.buffer_bits)
+    batch = digital_batch(cost, found.batch, waves if dram else found.batch)
+    note = f"read from {'DRAM' if dram else 'SRAM'}, products in digital"
+    return replace(_way(found, "raw rows", name, batch), note=note)
 
 
 def sampled_way(found: Estimate) -> GalleryWay:
-    """Monte Carlo in place of the score, with stored samples; the text is encoded alike."""
-    sampled = found.montecarlo
+    """Monte Carlo in place of the score, with stored samples; the text is encoded alike.
+
+    Samples in DRAM are read once for as many queries as the buffer holds samples of. Behind a
+    shortlist, or in arrays, queries share nothing but what their encoding shares.
+    """
+    sampled, rates = found.montecarlo, found.rates
     assert sampled is not None
-    text, items = found.text, found.gallery or 0
-    return GalleryWay(
-        "Monte Carlo",
-        f"Monte Carlo, K={sampled.samples}",
-        items,
-        energy_pj=text.energy_pj + sampled.stored.energy_pj,
-        latency_ns=text.latency_ns + sampled.stored.latency_ns,
-        chips=found.floorplan.chips,
-    )
+    cost, batch, waves = sampled.stored.cost, found.batch, found.batch
+    text = batch_of([found.walked(found.program.text)], batch)
+    alone = found.program.shortlist is None and found.program.gallery_items is None
+    if alone and cost.digital.count("dram"):
+        bits = sampled.samples * found.dimension * found.settings.feature_bits
+        waves = waves_of_bits(batch, bits, rates.prices.buffer_bits)
+    score = digital_batch(cost, batch, waves)
+    if not alone:
+        score = BatchOf(cost, cost.latency_ns.times(batch))
+    both = BatchOf(text.item + score.item, text.makespan_ns + score.makespan_ns)
+    chips = found.floorplan.chips
+    way = _way(found, "Monte Carlo", f"Monte Carlo, K={sampled.samples}", both)
+    return replace(way, chips=chips)
 
 
 def built_way(found: Estimate, kind: WayKind, name: str) -> GalleryWay:
     """The compiled model with its gallery as the estimate has it."""
-    query = found.query or Cost()
+    batch = batch_of(found.query_walks, found.batch)
+    conversions = batch.item.conversions - found.text.conversions
+    way = _way(found, kind, name, batch)
+    return replace(way, chips=found.floorplan.chips, conversions=conversions)
+
+
+def _way(found: Estimate, kind: WayKind, name: str, batch: BatchOf) -> GalleryWay:
     return GalleryWay(
         kind,
         name,
         found.gallery or 0,
-        energy_pj=query.energy_pj,
-        latency_ns=query.latency_ns,
-        chips=found.floorplan.chips,
-        conversions=query.conversions - found.text.conversions,
+        energy_pj=batch.item.energy_pj,
+        by_price=batch.item.energy_by_price,
+        latency_ns=batch.makespan_ns,
+        batch=found.batch,
     )

@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from cimtool.costs.charges import layer_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.schedule_tasks import GraphWork, NodeTimes
-from cimtool.hardware.placement import Placement, floorplan, item_products, placements
+from cimtool.costs.periodic_loads import SettledSchedule, loading_period, settled, settled_time
+from cimtool.costs.schedule import TICKS
+from cimtool.costs.schedule_batch import key_of, spread
+from cimtool.costs.totals import Cost, Quantity
+from cimtool.hardware.placement import Placement, floorplan, item_products
 from cimtool.ir.program import Graph
 
 
@@ -34,6 +38,11 @@ class GalleryPair:
         return next(one for one in estimate.program.graphs if one.name == self.graph)
 
     @cached_property
+    def held(self) -> frozenset[str]:
+        """The layers whose columns are items."""
+        return frozenset(f"{self.graph}.{name}" for name in item_products(self.graph_of(self.two)))
+
+    @cached_property
     def counts(self) -> tuple[int, int]:
         """The numbers of items."""
         found = [item_products(self.graph_of(one)).values() for one in (self.one, self.two)]
@@ -47,18 +56,49 @@ class GalleryPair:
         return few, many
 
     @cached_property
-    def times(self) -> tuple[Mapping[str, NodeTimes], Mapping[str, NodeTimes]]:
-        """The times of each node, of each gallery."""
-        few, many = (one.work(self.graph_of(one)).times for one in (self.one, self.two))
+    def times(self) -> tuple[Mapping[str, Quantity], Mapping[str, Quantity]]:
+        """The time that each node holds the digital unit, of each gallery."""
+        few, many = (one.digital_times(self.graph_of(one)) for one in (self.one, self.two))
         return few, many
+
+    @cached_property
+    def _kept(self) -> dict[object, Cost]:
+        """Costs that do not depend on the items, by what they depend on."""
+        return {}
+
+    @cached_property
+    def settled(self) -> dict[object, SettledSchedule | None]:
+        """The settled schedules of items that are loaded, by what they depend on."""
+        return {}
+
+    def product(self, place: Placement, found: WiderGallery) -> Cost:
+        """The cost of one product of a layer."""
+        key = place.layer, found.floorplan.passes(place)
+        if place.layer in self.held:
+            return layer_cost(place, found.rates, found.settings, found.floorplan)
+        if key not in self._kept:
+            cost = layer_cost(place, found.rates, found.settings, found.floorplan)
+            self._kept[key] = cost
+        return self._kept[key]
+
+    def text(self, found: WiderGallery) -> Cost:
+        """The cost of a text, the same on all floorplans that place it and its loads alike."""
+        plan, graph = found.floorplan, found.program.text
+        passes = tuple(plan.passes(one) for one in found.placements if one.graph == graph.name)
+        leaking = found.area.leaking
+        key = passes, plan.chips, plan.kept, plan.streaming, leaking
+        if key not in self._kept:
+            if plan.resident and self.two.floorplan.resident:
+                self.two.work(graph)
+                found.reuse(self.two, self.graph)
+            self._kept[key] = found.walk(graph)
+        return self._kept[key]
 
     def at(self, items: int) -> WiderGallery:
         """The estimate for a number of items."""
         own = {one.name: getattr(self.two, one.name) for one in fields(Estimate)}
         found = WiderGallery(**{**own, "gallery": items, "pair": self})
-        if not found.loaded and self.two.floorplan.resident:
-            self.two.work(self.two.program.text)
-            found.reuse(self.two, self.graph)
+        vars(found)["products"] = self.two.products
         return found
 
 
@@ -71,12 +111,62 @@ class WiderGallery(Estimate):
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
         """The placement of each layer, of products that hold items with all of them."""
-        return placements(self.program, self.settings, {self.pair.graph: self.gallery or 0})
+        held = self.pair.held
+        return tuple(
+            self._wider(one) if one.layer in held else one for one in self.pair.two.placements
+        )
+
+    def _wider(self, place: Placement) -> Placement:
+        """A product with a column for each item."""
+        items, own = self.gallery or 0, self.settings.of_layer(place.layer)
+        if own.columns is not None:
+            return replace(place, columns=items, column_parts=-(-items // place.array_columns))
+        auxiliary = place.unit_columns + place.reference_columns
+        whole = (own.rows or place.rows) * (items * place.cells_per_weight + auxiliary)
+        return replace(place, columns=items, array_columns=items, cells_per_array=whole)
 
     @cached_property
-    def loaded(self) -> bool:
-        """True if the chip does not hold all layers and items at once, and loads them."""
-        return not floorplan(self.placements, self.target).resident
+    def layers(self) -> dict[str, Cost]:
+        """The cost of one product of each layer."""
+        return {place.layer: self.pair.product(place, self) for place in self.placements}
+
+    @cached_property
+    def periodic(self) -> bool:
+        """True if the items are loaded for each query, load after load."""
+        return not (self.floorplan.resident or self.pair.held & {*self.floorplan.kept})
+
+    def smaller(self, items: int) -> WiderGallery:
+        """The same with fewer items; the same layers stay in the arrays."""
+        found = self.pair.at(items)
+        plan = floorplan(found.placements, self.target, self.floorplan.kept)
+        vars(found).update(floorplan=plan, periodic=False)
+        return found
+
+    def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
+        """The time of a walk by its schedule, or by that of fewer items."""
+        if graph.name != self.pair.graph or not self.periodic or serial.value is None:
+            return super().latency(graph, items, serial)
+        return self.wave_time(1, serial.missing)
+
+    def wave_time(self, wave: int, missing: tuple[str, ...]) -> Quantity:
+        """The time of a wave of queries with the items, all with a load before the next."""
+        held = [one for one in self.placements if one.layer in self.pair.held]
+        items, period = self.gallery or 0, loading_period(held, self.floorplan)
+
+        def time(fewer: int) -> Quantity:
+            work = self.smaller(fewer).work(self.pair.graph_of(self), fewer)
+            key = key_of(work, wave)
+            return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, missing)
+
+        known, key = self.pair.settled, (wave, self.floorplan.kept, period)
+        if known.get(key) is None:
+            known[key] = settled(time, items, period)
+        return settled_time(time, items, period, known[key])
+
+    @cached_property
+    def text(self) -> Cost:
+        """One text encoded."""
+        return self.pair.text(self)
 
     def digital_work(self, graph: Graph, items: int = 0) -> Operations:
         """The digital operations of one walk; those of the items grow with their number."""
@@ -84,26 +174,22 @@ class WiderGallery(Estimate):
             return super().digital_work(graph, items)
         few, many = (work.tallies for work in self.pair.beside)
         first, second = self.pair.counts
+        steps, of = (self.gallery or 0) - first, second - first
 
-        def at(kind: str, name: str) -> int:
-            ends = [int(getattr(of.get(kind, Tally()), name)) for of in (few, many)]
-            steps = (self.gallery or 0) - first
-            return ends[0] + (ends[1] - ends[0]) * steps // (second - first)
+        def at(less: int, more: int) -> int:
+            return less + (more - less) * steps // of
 
-        return Operations({kind: Tally(at(kind, "count"), at(kind, "size")) for kind in many})
+        found = {}
+        for kind, more in many.items():
+            less = few.get(kind, Tally())
+            found[kind] = Tally(at(less.count, more.count), at(less.size, more.size))
+        return Operations(found)
 
-    def _work(self, graph: Graph, items: int) -> GraphWork:
-        """The tasks of a walk; those of the items take the time of all."""
-        found = super()._work(graph, items)
+    def digital_times(self, graph: Graph, items: int = 0) -> Mapping[str, Quantity]:
+        """The time that each node holds the digital unit; that of the items grows with them."""
         if graph.name != self.pair.graph:
-            return found
+            return super().digital_times(graph, items)
         few, many = self.pair.times
         first, second = self.pair.counts
         share = ((self.gallery or 0) - first) / (second - first)
-        times = {
-            name: replace(
-                one, digital=few[name].digital.times(1 - share) + many[name].digital.times(share)
-            )
-            for name, one in found.times.items()
-        }
-        return replace(found, times=times)
+        return {name: few[name].times(1 - share) + many[name].times(share) for name in many}

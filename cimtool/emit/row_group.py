@@ -105,6 +105,11 @@ def _converted(writer: GraphWriter, layer: ConvertedLayer, law: Law, x: str) -> 
     }
     if division is not None:
         by_group["least"] = _by_cycle(layer, division.least)
+        if crossbar.scope.gains:
+            evens = [1 - step % 2 for step in division.steps]
+            for name, of_columns in (("step", division.steps), ("top", division.tops)):
+                by_group[name] = _by_cycle(layer, of_columns)
+            by_group["evens"] = _by_cycle(layer, evens)
     taken = [name for name in by_group if name in function.input]
     of_groups = [
         {name: writer.constant(by_group[name][r], kind) for name in taken}
@@ -220,7 +225,7 @@ def _reach(layer: ConvertedLayer) -> int:
     for column in layer.columns:
         factor, largest = int(np.abs(column.factors).max()), column.reach << places
         if column.law is not None:
-            step, law = column.step, column.law
+            step, law = int(column.step.max()), column.law
             largest += int(np.abs(column.offset).max()) + step * (1 + max(map(abs, law.ends)))
             if isinstance(law, StaircaseLaw):
                 first, entries = law.table
@@ -258,8 +263,8 @@ class Division:
     """
 
     rise: int
-    steps: list[int]
-    tops: list[int]
+    steps: list[IntArray]
+    tops: list[IntArray]
     least: list[IntArray]
     zeros: list[IntArray]
     tables: list[IntArray]
@@ -284,7 +289,7 @@ def _division(layer: ConvertedLayer) -> Division | None:
     fine = tables[0].places if tables else 0
     found = Division(places + fine, [], [], [], [], [])
     for column in layer.columns:
-        law, step, zero = column.law, column.step or 1, column.offset
+        law, step, zero = column.law, np.maximum(column.step, 1), column.offset
         if tables:
             held = law if isinstance(law, StaircaseLaw) else tables[0]  # not read where lossless
             first, entries = held.table
@@ -295,7 +300,7 @@ def _division(layer: ConvertedLayer) -> Division | None:
             least, top = zero - (step >> 1 if law.half else 0), (law.hi + 1 - law.lo) * step - 1
         else:  # counted from the least sum, which no other sum is below
             least = zero = column.bounds[0] << places
-            top = int((column.bounds[1] - column.bounds[0]).max()) << places
+            top = np.full_like(step, (column.bounds[1] - column.bounds[0]).max() << places)
         found.steps.append(step)
         found.tops.append(top)
         found.least.append(least)
@@ -317,6 +322,11 @@ def _of_columns(
     return writer.constant(_by_cycle(layer, every)[0], stored)
 
 
+def _firsts(values: Sequence[IntArray]) -> list[int]:
+    """The one number of the columns of each kind, which is the same in all of them."""
+    return [int(of_columns[0, 0]) for of_columns in values]
+
+
 def _by_cycle(layer: ConvertedLayer, values: Sequence[IntArray]) -> IntArray:
     """Values [groups, N] of each of the layer's columns side by side, as they meet column sums.
 
@@ -331,13 +341,15 @@ def _by_cycle(layer: ConvertedLayer, values: Sequence[IntArray]) -> IntArray:
 def _division_values(
     writer: GraphWriter, layer: ConvertedLayer, law: Law, division: Division, kind: str
 ) -> dict[str, str]:
-    """Constants of conversions by division."""
+    """Constants of conversions by division, but for those of a row group."""
     values = {
         "rise": writer.constant(np.int64(1) << division.rise, kind),
         "zero": writer.constant(np.int64(0), kind),
-        "step": _of_columns(writer, layer, division.steps, kind),
-        "top": _of_columns(writer, layer, division.tops, kind),
     }
+    gains = layer.crossbar.scope.gains
+    if not gains:
+        values["step"] = _of_columns(writer, layer, _firsts(division.steps), kind)
+        values["top"] = _of_columns(writer, layer, _firsts(division.tops), kind)
     if division.tables:
         distinct = {table.tobytes(): table for table in division.tables}
         ends = np.cumsum([len(table) for table in distinct.values()]).tolist()
@@ -352,8 +364,9 @@ def _division_values(
             places = np.int64(1) << layer.crossbar.reference_bits
             values["finer"] = writer.constant(places, kind)
     elif isinstance(law, UniformLaw) and law.to_even:
-        evens = (step % 2 == 0 for step in division.steps)
-        values["evens"] = _of_columns(writer, layer, evens, kind)
+        if not gains:
+            evens = (step % 2 == 0 for step in _firsts(division.steps))
+            values["evens"] = _of_columns(writer, layer, evens, kind)
         values["one"] = writer.constant(np.int64(1), kind)
         values["lowest_code"] = writer.constant(np.int64(law.lo), kind)
     return values
@@ -362,7 +375,7 @@ def _division_values(
 def _masks(writer: GraphWriter, layer: ConvertedLayer, law: Law, kind: str) -> dict[str, str]:
     """Constants of conversions from zero by powers of two."""
     assert not isinstance(law, StaircaseLaw)
-    steps = [one.step for one in layer.columns]  # 0: lossless
+    steps = _firsts([one.step for one in layer.columns])  # 0: lossless
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
     least, most = int(limits.min), int(limits.max)
 

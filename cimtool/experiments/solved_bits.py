@@ -424,7 +424,8 @@ class BitSolver:
         each = []
         for width, bits in zip(_widths(name), now, strict=True):
             fixed = width in self.layers.kept or (width == VARIANCE and not self.reads_variance)
-            low, high = min(bits, max(bits - REACH, FEWEST)), max(bits, min(bits + REACH, MOST))
+            most = min(MOST, self.layers.start.settings.most_bits.get(width.key, MOST))
+            low, high = min(bits, max(bits - REACH, FEWEST)), max(bits, min(bits + REACH, most))
             near = range(bits, bits + 1) if fixed else range(low, high + 1)
             takes = self.layers.start.settings.weight_code.takes
             each.append([n for n in near if width.key != "weight_bits" or takes(n)])

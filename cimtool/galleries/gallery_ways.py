@@ -8,7 +8,7 @@ depends on bits and sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -20,10 +20,11 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
+from cimtool.costs.schedule_batch import Walked, batch_of, waves_of
 from cimtool.costs.scored_pairs import ScoredPairs
-from cimtool.costs.totals import Cost
+from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
-from cimtool.costs.wider_gallery import GalleryPair
+from cimtool.costs.wider_gallery import GalleryPair, WiderGallery
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
 from cimtool.ir.program import Program
@@ -56,32 +57,49 @@ class ArrayWay:
     note: str
     pair: GalleryPair
     use: MemoryUse
-    exact: Callable[[int], Cost]
+    exact: Callable[[int], Walked]
     length: int | None = None
     r1: Change | None = None
     recall: Change | None = None
+    measured_of: int | None = None
 
     def name(self, items: int) -> str:
         """The name in tables."""
         return _named(None if self.length is None else min(self.length, items))
 
     def at(self, items: int) -> GalleryWay:
-        """The way for a number of items; refused if they are loaded for each query."""
+        """The way for a number of items."""
         wide = self.pair.at(items)
-        if wide.loaded:
-            why = "such a gallery is loaded for each query; `cimtool program` says at what cost"
-            return GalleryWay(self.kind, self.name(items), items, refused=why)
-        products = wide.walk(self.pair.graph_of(wide))
-        query = wide.text + products
-        if self.length is not None:
-            query += self.exact(items)
+        walks = self._walks(wide, items)
+        makespan = self._makespan(wide, walks) if wide.periodic and wide.batch > 1 else None
+        query, time = batch_of(walks, wide.batch, makespan)
+        loaded = "" if wide.floorplan.resident else "loaded for each query"
+        if loaded and wide.batch > 1:
+            loaded = "loaded for each batch"
         return GalleryWay(
             self.kind, self.name(items), items, energy_pj=query.energy_pj,
-            latency_ns=query.latency_ns, chips=wide.floorplan.chips,
+            by_price=query.energy_by_price, latency_ns=time, batch=wide.batch,
+            chips=wide.floorplan.chips,
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
-            cells=self.use.cells // self.use.items, conversions=products.conversions,
-            r1=self.r1, recall=self.recall, note=self.note,
+            cells=self.use.cells // self.use.items, conversions=walks[1].cost.conversions,
+            r1=self.r1, recall=self.recall, measured_of=self.measured_of,
+            note="; ".join(filter(None, (self.note, loaded))),
         )  # fmt: skip
+
+    def _walks(self, wide: WiderGallery, items: int) -> list[Walked]:
+        """The walks of a query: a text, the products with all items, and a shortlist's scores."""
+        walks = [wide.walked(wide.program.text), wide.walked(self.pair.graph_of(wide))]
+        return walks if self.length is None else [*walks, self.exact(items)]
+
+    def _makespan(self, wide: WiderGallery, walks: Sequence[Walked]) -> Quantity:
+        """The time of a batch whose items are loaded: all texts, the items, all exact scores."""
+        text, products, *exact = walks
+        waves = waves_of([products.work], wide.batch)
+        missing = products.cost.latency_ns.missing
+        time = wide.wave_time(-(-wide.batch // waves), missing).times(waves)
+        for one in (text, *exact):
+            time += batch_of([one], wide.batch).makespan_ns
+        return time
 
 
 def _named(length: int | None) -> str:
@@ -156,18 +174,18 @@ class WaysInArrays:
         return self.job.compiled.settings.shortlist or DEFAULT_SHORTLIST
 
     @cached_property
-    def _exact(self) -> Callable[[int], Cost]:
-        """The cost of a shortlist's digital scores in a gallery of so many items.
+    def _exact(self) -> Callable[[int], Walked]:
+        """The digital scores of a shortlist in a gallery of so many items.
 
         It depends on how many are scored, and on the memory that holds them all.
         """
-        known: dict[tuple[int, bool], Cost] = {}
+        known: dict[tuple[int, bool], Walked] = {}
 
-        def exact(items: int) -> Cost:
+        def exact(items: int) -> Walked:
             sized, score = self.found.with_gallery(items), self.found.program.score
             key = min(self.length, items), sized.in_buffer(score)
             if key not in known:
-                known[key] = sized.walk(score, key[0])
+                known[key] = sized.walked(score, key[0])
             return known[key]
 
         return exact
@@ -193,7 +211,7 @@ class WaysInArrays:
         self, job: GalleryJob, kind: WayKind, make: Maker, note: str, length: int | None = None
     ) -> WayOfSize:
         try:
-            return self._way(job, kind, make, note, length).at
+            return WayOfSize(kind, self._way(job, kind, make, note, length).at)
         except CimError as error:
             return _refused(kind, length, error)
 
@@ -217,6 +235,7 @@ class WaysInArrays:
             length=length,
             r1=r1,
             recall=recall,
+            measured_of=None if self.pairs is None else len(self.pairs.data.video),
         )
 
     def _measured(self, make: Maker, length: int | None) -> tuple[Change | None, Change | None]:
@@ -246,4 +265,4 @@ def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:
         name = _named(None if length is None else min(length, items))
         return GalleryWay(kind, name, items, refused=said)
 
-    return refused
+    return WayOfSize(kind, refused)

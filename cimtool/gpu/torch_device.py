@@ -262,22 +262,23 @@ def _converter(
     column: ConvertedColumns, rise: int, device: torch.device
 ) -> Callable[[Tensor, int], Tensor]:
     """Convert int64 column sums of a row group to values, as `Crossbar.read` does."""
-    law, step, offsets = column.law, column.step, _constant(column.offset, device)
+    law, steps, offsets = column.law, *(_constant(a, device) for a in (column.step, column.offset))
     if law is None:
         return lambda p, group: p << rise
     if isinstance(law, StaircaseLaw):
-        edges, levels = _constant(law.thresholds * step, device), _constant(law.levels, device)
+        edges, levels = _constant(law.thresholds, device), _constant(law.levels, device)
 
     def convert(p: Tensor, group: int) -> Tensor:
-        offset = offsets[group]
+        step, offset = steps[group], offsets[group]
         p = (p << rise) - offset
         if isinstance(law, StaircaseLaw):
-            codes = torch.bucketize(p << law.places, edges, right=True)
-            return levels[codes] * step + offset
+            fine = torch.div(p << law.places, step, rounding_mode="floor")
+            return levels[torch.bucketize(fine, edges, right=True)] * step + offset
         moved = p + (step >> 1 if law.half else 0)
         codes = torch.div(moved, step, rounding_mode="floor")
-        if law.to_even and step % 2 == 0:
-            codes = torch.where(codes * step == moved, codes & -2, codes)
+        if law.to_even:
+            tied = (codes * step == moved) & (step % 2 == 0)
+            codes = torch.where(tied, codes & -2, codes)
         return codes.clamp(law.lo, law.hi) * step + offset
 
     return convert

@@ -1,8 +1,6 @@
 """The bench in SystemVerilog: the kinds of macro that it drives, its steps, and its sources.
 
-All layers of a kind of macro have the same parameters. `steps.txt` has the order in which arrays
-are written and read, and the settings of each read. A line begins with a word; the word determines
-how many words and decimal numbers follow, so that `$fscanf` reads them. STEPS explains them.
+All layers of a kind of macro have the same parameters.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from cimtool.handoff.faults import (
 )
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.requantiser import DIRECTED
+from cimtool.handoff.steps import STEPS_VERSION, step_line
 from cimtool.handoff.stimuli import input_limits
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
@@ -52,38 +51,10 @@ VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
+COVERAGE = "coverage.json"
 
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
-
-COVERAGE = "coverage.json"
-STEPS_FILE = "steps.txt"
-STEPS_VERSION = 2
-CONVERTERS = ("none", "equal steps", "table", "levels")
-
-STEPS = {
-    "handoff": "format version",
-    "array": "rows and columns of cells in an array",
-    "lanes": "bits of a lane of inputs, of digits, and of sums and codes",
-    "layer": "LAYER; its kind of macro, rows, columns; vectors, row groups, slices that are "
-    "converted, cycles",
-    "cells": "LAYER; bits of a cell, polarities, rows of cells of a weight, weights side by side, "
-    "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 if each "
-    "polarity is converted",
-    "inputs": "LAYER; bits, addend, 1 for digits of the magnitude with the sign",
-    "converter": "LAYER; kind (0 none, 1 equal steps, 2 one table, 3 levels of each reference), "
-    "lowest and highest code, rounding (0 half-up, 1 half-even, 2 floor), binary places of sums, "
-    "of references, of thresholds; number of cycles with their own references, or 1; leak of a row",
-    "slice": "LAYER; number, shift, sign, 1 if a cell holds two's complement, factor",
-    "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
-    "program": "LAYER/rR.cC, the array; first and last + 1 column of the layer that it holds",
-    "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
-    "first and last + 1 column of the layer",
-    "sum": "LAYER",
-    "requantise": "LAYER/qN, its output value; stages of affine.hex",
-    "end": "",
-}
-"""The lines of `steps.txt`: the word that begins a line, and the words and numbers after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +75,11 @@ class MacroKind:
         crossbars = [one.op.crossbar for one in self.layers]
         digits = max(max(abs(d) for d in one.digit_limits) for one in crossbars)
         columns = [column for one in self.layers for column in one.op.layer.columns]
+        thresholds = shared["CONVERTER"] == 2
+        widest = max(int(column.step.max()) for column in columns)
         reaches = [
             int(np.abs(column.offset).max())
-            + (column.step * max(map(abs, column.law.ends)) if shared["CONVERTER"] == 2 else 0)
+            + (int(column.step.max()) * max(map(abs, column.law.ends)) if thresholds else 0)
             for column in columns
             if column.law is not None
         ]
@@ -123,7 +96,7 @@ class MacroKind:
             "CYCLES": max(len(one.cycles) for one in crossbars),
             "SUM_BITS": lanes.sums,
             "CODE_BITS": lanes.sums,
-            "STEP_BITS": max([1 << places, *(column.step for column in columns)]).bit_length() + 1,
+            "STEP_BITS": max(1 << places, widest).bit_length() + 1,
             "FINE_BITS": fine,
             "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
             "LAYER_BITS": max(sums).bit_length() + 2,
@@ -201,18 +174,14 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
     """The text of `steps.txt` for these layers."""
     layout = layers[0].layout
     lines = [
-        _line("handoff", STEPS_VERSION),
-        _line("array", layout.rows, layout.columns),
-        _line("lanes", lanes.inputs, lanes.digits, lanes.sums),
+        step_line("handoff", STEPS_VERSION),
+        step_line("array", layout.rows, layout.columns),
+        step_line("lanes", lanes.inputs, lanes.digits, lanes.sums),
     ]
     kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
     for layer in layers:
         lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
     return "\n".join([*lines, "end"]) + "\n"
-
-
-def _line(*words: str | int) -> str:
-    return " ".join(str(int(one)) if isinstance(one, int) else one for one in words)
 
 
 def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
@@ -221,25 +190,25 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     rows, columns = layer.op.weight.shape
     held, cycles = layer.op.layer.cells, crossbar.cycles
     extents = rows, columns, len(layer.x), len(held.groups), len(held.slices), len(cycles)
-    yield _line("layer", name, kind, *extents)
+    yield step_line("layer", name, kind, *extents)
     # A macro has one register for the complement and one for the offset. The converted layer has
     # a factor for each column, so these two come from the image.
-    yield _line(
+    yield step_line(
         *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
         *(layer.layout.across, image.baseline, image.complement, image.offset),
         *(image.unit_column, image.reference_column, image.flips),
         crossbar.columns_by_polarity,
     )
     code = crossbar.inputs
-    yield _line("inputs", name, code.bits, code.lift, code.sign_magnitude)
+    yield step_line("inputs", name, code.bits, code.lift, code.sign_magnitude)
     *limits, places = law_numbers(crossbar)
     fine = held.fraction_bits, crossbar.reference_bits, places
-    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    yield step_line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
     for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
-        yield _line("slice", name, k, one.shift, one.sign, signed, one.factor)
+        yield step_line("slice", name, k, one.shift, one.sign, signed, one.factor)
     for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
-        yield _line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
+        yield step_line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
 
 
 def _reads(layer: DrivenLayer) -> Iterator[str]:
@@ -254,21 +223,18 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
         for c, array in enumerate(layer.arrays(row)):
             start = c * image.array_columns
             columns = start, min(start + image.array_columns, image.columns)
-            yield _line("program", f"{layer.cells}/{array}", *columns)
+            yield step_line("program", f"{layer.cells}/{array}", *columns)
             for g, within, group in groups:
                 rows = group.start - first, group.stop - first
                 paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
-                yield _line("read", *paths, *rows, int(idle[g]), *columns)
-    yield _line("sum", name)
+                yield step_line("read", *paths, *rows, int(idle[g]), *columns)
+    yield step_line("sum", name)
     for place, after in layer.requantisations.items():
-        yield _line("requantise", place, after.name, len(after.affine))
+        yield step_line("requantise", place, after.name, len(after.affine))
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro.
-
-    The steps are written beside the folder.
-    """
+    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro."""
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
@@ -296,7 +262,6 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
     found = {one.name: coverage(one) for one in source.layers}
     (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 
 
 def _source(name: str) -> str:
@@ -307,6 +272,7 @@ BENCH_PART = HandoffPart(
     folder="sv",
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
+    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *DEVICE)),
     files={
         ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
         "own, `make all MACRO=... ADAPTER=...`",
@@ -424,6 +390,10 @@ RANDOM_PART = HandoffPart(
     folder="random",
     title="Random inputs for the bench, compared with the golden model",
     write=write_random,
+    size=lambda source: (
+        sum(cells.digits.nbytes for one in source.layers for cells in one.op.layer.cells.slices)
+        + len(_source(VECTORS) + _source(DPI))
+    ),
     files={
         VECTORS: "draws random inputs, in place of those in `taps/`",
         DPI: "the golden model's taps for these inputs, called by the bench (DPI)",

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.errors import ArgumentError
 from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import CONSTANTS, Bundle
@@ -18,9 +17,6 @@ from cimtool.hardware.noise.mechanisms.devices import Programming
 from cimtool.hardware.noise.model import ConverterNoise
 from cimtool.hardware.placement import floorplan, placements
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
-
-LARGEST = 1 << 33
-"""Bytes that an export may take; layers must be chosen if all of them would take more."""
 
 LINE = 64
 """Bytes that a cell's line takes at most."""
@@ -37,23 +33,20 @@ class Conductances(Exporter, name="conductances"):
         return set()
 
     @classmethod
+    def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
+        """The most bytes that the chosen layers take."""
+        layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
+        chosen = matching(layers, request.layers)
+        return {name: LINE * layer.cells for name, layer in chosen.items()}
+
+    @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the chosen layers.
 
-        Raises CimError if no layer has such a name, cells add digitally, or the files would take
-        more than LARGEST bytes.
+        Raises CimError if no layer has such a name, or cells add digitally.
         """
         layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
         chosen = matching(layers, request.layers)
-        size = LINE * sum(one.cells for one in chosen.values())
-        if size > LARGEST:
-            raise ArgumentError(
-                "conductances of {} layers would take up to {:.1f} GB; choose layers that take "
-                'less than {:.1f} GB, such as {layers} "text.mu"',
-                len(chosen),
-                size / 1e9,
-                LARGEST / 1e9,
-            )
         noise = bundle.target.noise
         sharing = [] if noise is None else [one.sharing for one in noise.of(ConverterNoise)]
         chip = ChipFile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,8 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, write_numbers
+from cimtool.handoff.formats import PLACES, LineFile, NumberFile
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import UniformLaw
@@ -104,7 +105,7 @@ def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
             continue
         law = crossbar.law if column.law is None else column.law
         if column.law is None and isinstance(law, UniformLaw):
-            column = replace(column, law=law, step=1 << crossbar.reference_bits)
+            column = replace(column, law=law, step=column.step + (1 << crossbar.reference_bits))
         if column.law is not None:
             found += _of_converter(layer, (k, c), column)
     # A pair's negative sums are in its second cells: these come first.
@@ -134,7 +135,8 @@ def _codes(
     op: CrossbarMvm, column: ConvertedColumns, sums: IntArray, offset: IntArray | int
 ) -> IntArray:
     assert column.law is not None
-    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.step)
+    assert column.one_step is not None
+    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.one_step)
 
 
 def _reaches(op: CrossbarMvm, column: ConvertedColumns) -> Iterator[tuple[int, int, int]]:
@@ -206,37 +208,102 @@ def directed_text(inputs: Sequence[ConverterInput | PopulationCount]) -> str:
     return "".join(f"{' '.join(map(str, one))}\n" for one in inputs)
 
 
+LINES = {
+    "converter": LineFile(
+        "{layer}/converter.txt",
+        "both sides of every threshold that a column reaches",
+        {
+            "slice": "the converted slice; the number of slices for the unit column",
+            "cycle": "the cycle whose references it has; 0 if all share them",
+            "offset": "what the converter takes off first",
+            "cells": "the sum of cells times digits",
+            "digits": "the sum of the digits alone",
+            "sum": "`(cells << sum_places) + leak * digits`, at the converter",
+            "code": "what the converter makes of it",
+        },
+        where="converters",
+    ),
+    "counts": LineFile(
+        "{layer}/counts.txt",
+        "every number of rows that conduct, in each bit of the cells, as far as sums reach",
+        {
+            "slice": "the converted slice",
+            "cycle": "the cycle whose references it has: 0",
+            "offset": "what the converter takes off first",
+            "cell": "what each cell of the column holds, one bit; below 0: in a pair's second cell",
+            "rows": "the rows, from the first on, that are driven by the digit 1; others by 0",
+            "sum": "`rows * ((cell << sum_places) + leak)`, at the converter, with the highest bit "
+            "of a cell in two's complement counted as negative",
+            "code": "what the converter makes of it; the sum if there is none",
+        },
+    ),
+}
+"""The files of `directed/` that have several numbers a line, by the names of INPUTS.
+
+Their fields are those of ConverterInput and PopulationCount.
+"""
+
+INPUTS: dict[str, Callable[[DrivenLayer], Sequence[ConverterInput | PopulationCount]]] = {
+    "converter": converter_inputs,
+    "counts": population_counts,
+}
+"""The lines of each file of LINES."""
+
+LINE = 24
+"""Letters of a line of these files, about."""
+
+
+def line_bytes(layer: DrivenLayer) -> int:
+    """About the bytes of the files of LINES.
+
+    They have two lines for each code of each converter, and one for each number of rows, bit of a
+    cell and slice.
+    """
+    crossbar, image = layer.op.crossbar, layer.image
+    bits = image.cell_bits * (image.polarities // layer.polarities)
+    lines = crossbar.slices * bits * (int(layer.op.layer.cells.heights.max()) + 1)
+    if crossbar.law is not None:
+        lines += 2 * (crossbar.law.hi - crossbar.law.lo + 2) * len(layer.op.layer.columns)
+    return LINE * lines
+
+
+NUMBERS = {
+    "requantiser_in": NumberFile(
+        "{requantisation}/requantiser_in.hex",
+        f"{DIRECTED} inputs of every channel, the first of all channels, then the second of all: "
+        "next above and below a rounding threshold at either end of its range, ties, the ends",
+        ("input", "column"),
+    ),
+    "requantiser_out": NumberFile(
+        "{requantisation}/requantiser_out.hex",
+        "these inputs, which follow the stages of `affine.hex`, after the requantisation",
+        ("input", "column"),
+    ),
+}
+"""The files of `directed/` that have a number a line."""
+
+
 def write_directed(source: HandoffSource, folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: inputs of requantisers and converters, and results."""
     for layer in source.layers_told("directed numbers"):
-        own = place_in(folder, layer.name)
-        own.mkdir()
-        if layer.op.crossbar.law is not None:
-            text = directed_text(converter_inputs(layer))
-            (own / "converter.txt").write_text(text, "utf-8")
-        text = directed_text(population_counts(layer))
-        (own / "counts.txt").write_text(text, "utf-8")
+        for name, lines in LINES.items():
+            if not lines.where or lines.where in layer.facts:
+                file = place_in(folder, lines.path.format(layer=layer.name))
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(directed_text(INPUTS[name](layer)), "utf-8")
         for place, after in layer.requantisations.items():
             x = layer.directed[place]
-            after_folder = place_in(folder, place)
-            after_folder.mkdir()
-            write_numbers(after_folder / "requantiser_in.hex", x)
-            write_numbers(after_folder / "requantiser_out.hex", after.rounded(x))
+            NUMBERS["requantiser_in"].write(folder, x, requantisation=place)
+            NUMBERS["requantiser_out"].write(folder, after.rounded(x), requantisation=place)
 
 
 DIRECTED_PART = HandoffPart(
     folder="directed",
     title="Inputs that reveal a small error in a requantiser or a converter",
     write=write_directed,
+    formats=NUMBERS,
     files={
-        "LAYER/qN/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below "
-        "a rounding threshold at either end of its range, ties, the ends",
-        "LAYER/qN/requantiser_out.hex": "these inputs after requantisation N",
-        "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
-        "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
-        "sum, and its code",
-        "LAYER/counts.txt": "every number of rows that conduct, in each bit of the cells: slice, "
-        "cycle and offset of the converter; what every cell holds; the first rows, which are "
-        "driven by 1; the sum, and its code",
+        **{one.path.format(**PLACES): one.told for one in LINES.values()},
     },
+    size=lambda source: sum(map(line_bytes, source.layers)),
 )

@@ -1,19 +1,22 @@
-"""Exporter `handoff`: the files a chip team needs to program, drive and check its silicon."""
+"""Exporters of hand-offs: the files a chip team needs to program, drive and check its silicon."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.bench import BENCH_PART, RANDOM_PART
+from cimtool.handoff.bench import BENCH_PART, RANDOM_PART, steps_text
 from cimtool.handoff.c.part import C_PART
 from cimtool.handoff.directed import DIRECTED_PART
+from cimtool.handoff.format_page import FORMAT, format_text
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
-from cimtool.handoff.layers import NUMBER_BITS, DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.handoff.layers import HandoffPart, HandoffSource
+from cimtool.handoff.layout import LAYOUT, layout_of, part_bytes
+from cimtool.handoff.steps import STEPS_FILE
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm
@@ -29,11 +32,15 @@ PARTS: tuple[HandoffPart, ...] = (
 """The parts of a hand-off, in the order in which they are written and checked."""
 
 
-class Handoff(Exporter, name="handoff"):
-    """A folder for each part, with `handoff.json`, a README and a Makefile with the checks."""
+class HandoffExporter(Exporter):
+    """Base of the exporters of a hand-off or some parts of it: a folder for each part.
+
+    Beside them lie `handoff.json`, a README and, where there are checks, a Makefile; with numbers
+    of layers also `steps.txt`, FORMAT.md and `layout.json`.
+    """
 
     counted = True
-    takes = ("layers", "inputs", "noise", "gallery")
+    parts: ClassVar[tuple[HandoffPart, ...]]
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
@@ -43,66 +50,107 @@ class Handoff(Exporter, name="handoff"):
         return {HANDOFF, *first} if first else set()
 
     @classmethod
-    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """The bytes of the layers' images and taps, without files that have a line per column."""
+    def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
+        """The bytes of each part."""
         source = HandoffSource(bundle, request)
-        return sum(_array_bytes(one, source.lanes) for one in source.layers)
+        return {
+            f"{part.folder}/": part_bytes(part, source) for part in cls.parts if part.asked(request)
+        }
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Write every part in the order of PARTS; CimError if a part does not cover the bundle."""
+        """Write every part in their order; CimError if a part does not cover the bundle."""
         source = HandoffSource(bundle, request)
-        parts = [part for part in PARTS if part.asked(request)]
+        parts = [part for part in cls.parts if part.asked(request)]
         for part in parts:
             request.say(f"writing {part.folder}/")
             (folder / part.folder).mkdir()
             part.write(source, folder / part.folder)
-        (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
+        checked = any(part.checks or part.goals for part in parts)
+        if checked:
+            (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
+        numbers = any(part.formats for part in parts)
+        if numbers:
+            steps = steps_text(source.layers, source.lanes)
+            (folder / STEPS_FILE).write_text(steps, "utf-8")
+            layout = layout_of(source, parts)
+            text = json.dumps(layout.model_dump(exclude_none=True), indent=1) + "\n"
+            (folder / LAYOUT).write_text(text, "utf-8")
+            page = format_text(source, parts, folder, layout)
+            (folder / FORMAT).write_text(page, "utf-8")
         explained = render_file(
             "cimtool.handoff",
             "handoff.md",
             bundle=bundle.model.name,
             target=bundle.target.name,
             parts=parts,
+            checked=any(part.checks for part in parts),
+            numbers=numbers,
         )
         (folder / README).write_text(explained + "\n", "utf-8")
-        described = json.dumps(_described(bundle, request, folder), indent=1)
-        (folder / HANDOFF).write_text(described + "\n", "utf-8")
+        described = _described(bundle, request, parts)
+        files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+        digests = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
+        text = json.dumps({**described, "files": digests}, indent=1) + "\n"
+        (folder / HANDOFF).write_text(text, "utf-8")
 
 
-def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
-    """The bytes of a layer's images, unless it shares another's, and of the taps of its reads."""
-    layout, groups = layer.layout, list(layer.groups())
-    across = len(layer.arrays(0))
-    images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
-    vectors, cycles = len(layer.x), len(layer.op.crossbar.cycles)
-    of_row = vectors * layer.image.array_rows * (lanes.inputs + cycles * lanes.digits)
-    of_array = vectors * (2 * cycles * layer.lanes * lanes.sums + layout.across * NUMBER_BITS)
-    rows_of_arrays, bits = groups[-1][0] + 1, len(groups) * (of_row + across * of_array)
-    # A hexadecimal digit of a tap has 4 bits.
-    return rows_of_arrays * across * images * (layer.cells == layer.name) + bits // 4
+class Handoff(HandoffExporter, name="handoff"):
+    """The whole hand-off."""
+
+    takes = ("layers", "inputs", "noise", "gallery")
+    parts = PARTS
+
+
+class GoldenModel(HandoffExporter, name="c"):
+    """The golden model in C, and what it must show."""
+
+    takes = ("inputs",)
+    parts = (C_PART,)
+
+
+class Images(HandoffExporter, name="images"):
+    """The images of arrays, and the constants beside them."""
+
+    takes = ("layers", "gallery")
+    parts = (IMAGES_PART, CONSTANTS_PART)
+
+
+class ExpectedTaps(HandoffExporter, name="taps"):
+    """The right values at each tap, with the constants that they follow from."""
+
+    takes = ("layers", "inputs", "gallery")
+    parts = (CONSTANTS_PART, TAPS_PART, DIRECTED_PART)
+
+
+class Bench(HandoffExporter, name="bench"):
+    """The bench with what it reads."""
+
+    takes = ("layers", "inputs", "gallery")
+    parts = (IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, BENCH_PART)
 
 
 def _makefile(parts: list[HandoffPart]) -> str:
     """The Makefile: goal `check` runs the checks of all parts; the parts' other goals follow."""
     settings = {name: value for part in parts for name, value in part.settings.items()}
-    goals = {name: lines for part in parts for name, lines in part.goals.items()}
     checks = [line for part in parts for line in part.checks]
+    goals = {"check": tuple(checks)} if checks else {}
+    goals |= {name: lines for part in parts for name, lines in part.goals.items()}
     lines = [f"{name} ?= {value}" for name, value in settings.items() if name != "CC"]
     lines = [f"CC = {settings['CC']}", *lines] if "CC" in settings else lines
-    lines += ["", f".PHONY: {' '.join(['check', *goals])}"]
-    for goal, commands in {"check": checks, **goals}.items():
+    lines += ["", f".PHONY: {' '.join(goals)}"]
+    for goal, commands in goals.items():
         lines += ["", f"{goal}:", "\t@mkdir -p build", *(f"\t{line}" for line in commands)]
     return "\n".join(lines) + "\n"
 
 
-def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
-    """The hand-off's bundle, target and layers, and the digest of each file."""
-    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+def _described(bundle: Bundle, request: Request, parts: list[HandoffPart]) -> dict[str, Any]:
+    """The hand-off's bundle, target and layers, and the folders of its parts."""
     noise = request.noise
     dies = {} if noise is None else {"dies": {"bit_exact": False, **dies_described(noise)}}
     return {
         "format_version": FORMAT_VERSION,
+        "parts": [part.folder for part in parts],
         "bundle": bundle.model.name,
         "manifest_sha256": sha256(bundle.folder / MANIFEST),
         "target": bundle.target.to_json(),
@@ -118,5 +166,4 @@ def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]
             for name, op in graph.operations(CrossbarMvm).items()
         },
         **dies,
-        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in files},
     }

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
-from cimtool.handoff.layers import (
-    NUMBER_BITS,
-    DrivenLayer,
-    HandoffPart,
-    empty_images,
-    layer_image,
-    write_numbers,
-)
-from cimtool.hardware.converters import StaircaseLaw
+from cimtool.handoff.formats import NumberFile
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, empty_images, layer_image
 from cimtool.hardware.image_file import (
     CELLS,
     FLIPPED,
@@ -102,48 +96,111 @@ def write_layer(
             )
 
 
+def image_bytes(layer: DrivenLayer) -> int:
+    """The bytes of a layer's images with their sums, unless it shares another's."""
+    if layer.cells != layer.name:
+        return 0
+    layout, image, groups = layer.layout, layer.image, list(layer.groups())
+    arrays = (groups[-1][0] + 1) * len(layer.arrays(0))
+    cells = layout.rows * layout.order.line_bytes(layout.columns * image.cell_bits)
+    flags = layout.order.line_bytes(layout.across * layout.slices) if image.flips else 0
+    sums = SUM_LETTERS * (layout.rows + layout.columns)
+    return arrays * (cells + sums) + len(groups) * len(layer.arrays(0)) * flags
+
+
+SUM_LETTERS = 4
+"""Letters of a sum in `images.json`, about, with its comma."""
+
+CONSTANTS = {
+    "bias": NumberFile("{layer}/bias.hex", "added to the sum of all row groups", ("column",)),
+    "multiplier": NumberFile(
+        "{requantisation}/multiplier.hex", "the factor of a requantisation", ("column",)
+    ),
+    "shift": NumberFile(
+        "{requantisation}/shift.hex",
+        "the binary places that are then dropped, rounding halves up",
+        ("column",),
+    ),
+    "lo": NumberFile("{requantisation}/lo.hex", "the lowest result", ("column",)),
+    "hi": NumberFile("{requantisation}/hi.hex", "the highest result", ("column",)),
+    "affine": NumberFile(
+        "{requantisation}/affine.hex",
+        "factor, addend, lowest and highest value of each stage between a sum and the "
+        "requantisation",
+        ("stage", "column", "term"),
+        where="stages",
+    ),
+    "steps": NumberFile(
+        "{layer}/steps.hex",
+        "the steps of the converters, in 2^-(sum_places + reference_places) of a digit; 0: the sum "
+        "is taken as it is",
+        ("converter", "reference"),
+        where="converters",
+    ),
+    "thresholds": NumberFile(
+        "{layer}/thresholds.hex",
+        "`sum - offset` at which each code above the lowest begins, in 2^-threshold_places of a "
+        "step",
+        ("table", "threshold"),
+        where="tables",
+    ),
+    "levels": NumberFile(
+        "{layer}/levels.hex",
+        "the value of each code, in steps from the offset on",
+        ("table", "level"),
+        where="tables",
+    ),
+    "offsets": NumberFile(
+        "{array}/{group}.offsets.hex",
+        "what a converter takes off its sum first, and the digital side adds to its value, in "
+        "2^-(sum_places + reference_places) of a digit",
+        ("reference",),
+        "lane",
+        where="references",
+    ),
+}
+"""The files of `constants/`."""
+
+
 def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
-    """Write `folder`/LAYER/ for each layer: a number per line; offsets of converters bus-wide."""
+    """Write the files of CONSTANTS that each layer has."""
     for layer in layers:
-        own = place_in(folder, layer.name)
-        own.mkdir()
-        write_numbers(own / "bias.hex", layer.op.layer.bias)
+        CONSTANTS["bias"].write(folder, layer.op.layer.bias, layer=layer.name)
         for place, after in layer.requantisations.items():
-            after_folder = place_in(folder, place)
-            after_folder.mkdir()
             for name in ("multiplier", "shift", "lo", "hi"):
-                write_numbers(after_folder / f"{name}.hex", getattr(after, name))
+                CONSTANTS[name].write(folder, getattr(after, name), requantisation=place)
             if len(after.affine):
-                write_numbers(after_folder / "affine.hex", after.affine)
-        if layer.op.crossbar.law is not None:
-            _write_converters(layer, own)
+                CONSTANTS["affine"].write(folder, after.affine, requantisation=place)
+        if "converters" in layer.facts:
+            _write_converters(layer, folder)
 
 
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
-    op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
-    write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
-    tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
-    if crossbar.scope.levels:
-        # A lossless conversion gets equal levels instead.
-        equal = crossbar.finest_references
-        given = (equal if one is None else one for one in op.references)
-        tables = [one.levels for one in given if one.levels is not None]
-    if tables:
-        write_numbers(folder / "thresholds.hex", np.stack([one.thresholds for one in tables]))
-        write_numbers(folder / "levels.hex", np.stack([one.levels for one in tables]))
-    if not crossbar.scope.set:
+    columns = layer.op.layer.columns
+    cycles = layer.op.crossbar.reference_cycles
+    steps = [one.one_step for one in columns]
+    if None in steps:
+        raise CimError(
+            f'{layer.name}: references = "gain" sets a step for each column, and the macro of the '
+            "hand-off has one for each slice; expected other references, or the format testvectors"
+        )
+    CONSTANTS["steps"].write(folder, np.array(steps).reshape(-1, cycles), layer=layer.name)
+    for name in ("thresholds", "levels") if "tables" in layer.facts else ():
+        values = np.stack([getattr(one, name) for one in layer.tables])
+        CONSTANTS[name].write(folder, values, layer=layer.name)
+    if "references" not in layer.facts:
         return
-    cycles = crossbar.reference_cycles
     for g, (row, within, _) in enumerate(layer.groups()):
         offsets = [one.offset[g] for one in columns]
         values = np.stack([np.concatenate(offsets[c::cycles]) for c in range(cycles)])
-        layer.write_arrays(folder, row, f"g{within}.offsets", values, NUMBER_BITS)
+        layer.write_arrays(CONSTANTS["offsets"], folder, row, values, group=f"g{within}")
 
 
 IMAGES_PART = HandoffPart(
     folder="images",
     title="The content of the cells of every array, in the order of the target's `[image]`",
+    size=lambda source: sum(map(image_bytes, source.layers)),
     # Of layers with the same cells, the first is written.
     write=lambda source, folder: write_images(
         source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
@@ -160,14 +217,5 @@ CONSTANTS_PART = HandoffPart(
     folder="constants",
     title="The constants of the digital side, and the references of converters",
     write=lambda source, folder: write_constants(source.layers, folder),
-    files={
-        "LAYER/bias.hex": "for each column, one number of 64 bits per line",
-        "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same for requantisation N",
-        "LAYER/qN/affine.hex": "factor, offset, lowest and highest value of each stage between a "
-        "sum and this requantisation",
-        "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, slice "
-        "by slice and cycle by cycle; a step of 0 is lossless",
-        "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, one cycle "
-        "per line",
-    },
+    formats=CONSTANTS,
 )

@@ -15,9 +15,11 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.exporter import Request
+from cimtool.handoff.formats import NUMBER_BITS, NumberFile
 from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
 from cimtool.handoff.stimuli import chosen_layers, layer_stimuli, real_rows
-from cimtool.hardware.image import LETTERS, ArrayLayout
+from cimtool.hardware.converters import StaircaseLaw
+from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import (
     ImagesFile,
     ImageSlice,
@@ -31,9 +33,6 @@ from cimtool.hardware.placement import Placement, placements
 from cimtool.hardware.stored import StoredWeights, require_digits
 from cimtool.ir.program import Graph, Node
 from cimtool.loading.embeddings import Embeddings
-
-NUMBER_BITS = 64
-"""Bits of a number that has its own line in a hand-off."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,12 +94,44 @@ class DrivenLayer:
         beside = np.broadcast_to(values[:, own:], (len(lanes), len(values), values.shape[1] - own))
         return np.concatenate([lanes, beside], axis=2)
 
-    def write_arrays(self, folder: Path, row: int, name: str, values: IntArray, bits: int) -> None:
-        """Write numbers [.., columns] of a row of arrays to `folder`/rR.cC/NAME.hex, bus-wide."""
-        lines = values.reshape(-1, values.shape[-1])
-        for array, lanes in zip(self.arrays(row), self.of_arrays(lines), strict=True):
-            (folder / array).mkdir(exist_ok=True)
-            (folder / array / f"{name}.hex").write_bytes(hex_lines(lanes, bits))
+    def write_arrays(
+        self,
+        file: NumberFile,
+        folder: Path,
+        row: int,
+        values: IntArray,
+        bits: int = NUMBER_BITS,
+        **names: str,
+    ) -> None:
+        """Write numbers [.., columns] of a row of arrays, a file for each array."""
+        *lines, columns = values.shape
+        split = self.of_arrays(values.reshape(-1, columns))
+        for array, lanes in zip(self.arrays(row), split, strict=True):
+            place = f"{self.name}/{array}"
+            file.write(folder, lanes.reshape(*lines, -1), bits, array=place, **names)
+
+    @cached_property
+    def facts(self) -> set[str]:
+        """The keys of WHERE that hold for it."""
+        law, scope = self.op.crossbar.law, self.op.crossbar.scope
+        found = {
+            "converters": law is not None,
+            "tables": bool(self.tables),
+            "references": law is not None and scope.set,
+            "stages": any(len(one.affine) for one in self.requantisations.values()),
+        }
+        return {name for name, holds in found.items() if holds}
+
+    @property
+    def tables(self) -> list[StaircaseLaw]:
+        """The tables of its converters: one, or one for each of their references."""
+        op, crossbar = self.op, self.op.crossbar
+        if crossbar.scope.levels and crossbar.law is not None:
+            # A lossless conversion gets equal levels instead.
+            equal = crossbar.finest_references
+            given = (equal if one is None else one for one in op.references)
+            return [one.levels for one in given if one.levels is not None]
+        return [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
 
     @cached_property
     def requantisations(self) -> dict[str, Requantisation]:
@@ -128,13 +159,22 @@ def driven_layers(
 ) -> list[DrivenLayer]:
     """The layers of `chosen_layers` that match a pattern, with their stimuli.
 
-    Raises CimError if no layer matches, or if `gallery` is set and the bundle holds no gallery.
+    Raises CimError if no layer matches, or if `gallery` is set and the bundle holds no gallery in
+    its arrays.
     """
     if gallery and bundle.gallery is None:
         raise ArgumentError(
             "{gallery} hands off stored items, but {} holds none; expected a bundle that `cimtool "
             "program` wrote",
             bundle.folder,
+        )
+    if gallery and bundle.gallery is not None and bundle.gallery.cam is not None:
+        raise ArgumentError(
+            "{gallery} hands off stored items, but those of {} are in the content-addressable "
+            'memory "{}", which has no images and no taps; expected a gallery in the arrays of the '
+            "target",
+            bundle.folder,
+            bundle.gallery.cam.name,
         )
     places = {one.layer: one for one in placements(bundle.program, bundle.settings)}
     images = empty_images(bundle)
@@ -287,44 +327,37 @@ class HandoffSource:
         return Lanes.of(self.layers)
 
 
+def no_bytes(source: HandoffSource) -> int:
+    """The size of a part that is small next to the others."""
+    del source
+    return 0
+
+
 @dataclass(frozen=True)
 class HandoffPart:
     """One subfolder of a hand-off.
 
-    `write(source, folder)` fills the new folder, or raises CimError. `files` explains each file, by
-    name or pattern; `uncovered` has sentences on gaps in the part. `checks` are the commands of the
-    goal `check`, `goals` the commands of other goals, all run in the hand-off's folder; `settings`
-    are variables that they read, with defaults. The part is written if `asked` returns True.
+    `write(source, folder)` fills the new folder, or raises CimError. `formats` declares its files
+    of numbers; `files` explains each other file, by name or pattern. `uncovered` has sentences on
+    gaps in the part. `checks` are the commands of the goal `check`, `goals` the commands of other
+    goals, all run in the hand-off's folder; `settings` are variables that they read, with defaults.
+    The part is written if `asked` returns True. `size` are the bytes of files that no format
+    declares.
     """
 
     folder: str
     title: str
     write: Callable[[HandoffSource, Path], object]
-    files: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    formats: Mapping[str, NumberFile] = field(default_factory=dict)
     uncovered: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     goals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     asked: Callable[[Request], bool] = lambda request: True
+    size: Callable[[HandoffSource], int] = no_bytes
 
-
-def hex_lines(values: IntArray, bits: int) -> bytes:
-    """A line of hexadecimal digits for `$readmemh` for each row of values [.., lanes].
-
-    A lane has `bits` bits of two's complement, in ceil(bits / 4) digits; lane 0 is the rightmost.
-    """
-    *lines, lanes = values.shape
-    digits, lowest_last = -(-bits // 4), values[..., ::-1]
-    if bits % 4:
-        lowest_last = lowest_last.astype(np.int64) & (1 << bits) - 1
-    text = np.empty((*lines, lanes * digits + 1), np.uint8)
-    text[..., -1] = ord("\n")
-    places = text[..., :-1].reshape(*lines, lanes, digits)
-    for place in range(digits):
-        places[..., digits - 1 - place] = LETTERS[lowest_last >> 4 * place & 15]
-    return text.tobytes()
-
-
-def write_numbers(file: Path, values: IntArray) -> None:
-    """Write a line for each number, in NUMBER_BITS of two's complement."""
-    file.write_bytes(hex_lines(values.reshape(-1, 1), NUMBER_BITS))
+    @property
+    def told(self) -> dict[str, str]:
+        """The files with a sentence each, by name or pattern."""
+        return {**self.files, **{one.told: one.what for one in self.formats.values()}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -15,16 +16,9 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
-from cimtool.handoff.layers import (
-    NUMBER_BITS,
-    DrivenLayer,
-    HandoffPart,
-    HandoffSource,
-    hex_lines,
-    lane_bits,
-    write_numbers,
-)
-from cimtool.handoff.stimuli import END_ROWS, end_to_end
+from cimtool.handoff.formats import NUMBER_BITS, NumberFile
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, lane_bits
+from cimtool.handoff.stimuli import END_ROWS, embedding_rows, end_to_end
 from cimtool.hardware.contract import group_sums
 from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.mvm import CrossbarMvm
@@ -98,41 +92,81 @@ def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
     return total + op.layer.bias
 
 
-def write_taps(source: HandoffSource, folder: Path) -> None:
-    """Write `folder`/LAYER/ for each layer: its inputs, the taps of its arrays, and its sums.
+TAPS = {
+    "inputs": NumberFile(
+        "{band}/{group}.inputs.hex",
+        "inputs of the rows of a row group; rows of other groups have 0",
+        ("vector",),
+        "row",
+        "inputs",
+    ),
+    "digits": NumberFile(
+        "{band}/{group}.digits.hex",
+        "tap 1: the digits that drive these rows; other rows, idle ones too, have 0",
+        ("vector", "cycle"),
+        "row",
+        "digits",
+    ),
+    "sums": NumberFile(
+        "{array}/{group}.sums.hex",
+        "tap 2: the sums on the bit lines, in 2^-sum_places of a digit",
+        ("vector", "cycle"),
+        "lane",
+        "sums",
+    ),
+    "codes": NumberFile(
+        "{array}/{group}.codes.hex",
+        "tap 3: the codes of the converters; where a step is 0, the sum",
+        ("vector", "cycle"),
+        "lane",
+        "sums",
+    ),
+    "shift_add": NumberFile(
+        "{array}/{group}.shift_add.hex",
+        "tap 4: what the row group adds to the sum of each weight's column, with all corrections "
+        "(offset, complement, leak) but the bias, in 2^-(sum_places + reference_places) of a digit",
+        ("vector",),
+        "weight",
+    ),
+    "layer_sum": NumberFile(
+        "{layer}/layer_sum.hex",
+        "the sum of all row groups, rounded half-up to whole digits, plus the bias",
+        ("vector", "column"),
+    ),
+    "requantised": NumberFile(
+        "{requantisation}/requantised.hex",
+        "tap 5: these sums after a requantisation",
+        ("vector", "column"),
+    ),
+}
+"""The files of `taps/` that have numbers of layers."""
 
-    Then write the values from end to end, as `write_ends` does.
-    """
+
+def write_taps(source: HandoffSource, folder: Path) -> None:
+    """Write the files of TAPS for each layer, and the values from end to end (`write_ends`)."""
     lanes = source.lanes
     for layer in source.layers_told("taps"):
-        own = place_in(folder, layer.name)
-        own.mkdir()
         seen = taps(layer.op, layer.x)
         for g, (row, within, group) in enumerate(layer.groups()):
-            first = row * layer.image.array_rows
+            first, of_group = row * layer.image.array_rows, f"g{within}"
             rows = slice(group.start - first, group.stop - first)
-            of_row = own / f"r{row}"
-            of_row.mkdir(exist_ok=True)
             for name, values, bits in (
                 ("inputs", layer.x[:, group], lanes.inputs),
                 ("digits", seen.digits[:, :, group], lanes.digits),
             ):
                 driven = np.zeros((*values.shape[:-1], layer.image.array_rows), np.int64)
                 driven[..., rows] = values
-                lines = driven.reshape(-1, layer.image.array_rows)
-                (of_row / f"g{within}.{name}.hex").write_bytes(hex_lines(lines, bits))
-            layer.write_arrays(own, row, f"g{within}.sums", seen.sums[:, g], lanes.sums)
-            layer.write_arrays(own, row, f"g{within}.codes", seen.codes[:, g], lanes.sums)
+                TAPS[name].write(folder, driven, bits, band=f"{layer.name}/r{row}", group=of_group)
+            for name, values in (("sums", seen.sums[:, g]), ("codes", seen.codes[:, g])):
+                layer.write_arrays(TAPS[name], folder, row, values, bits=lanes.sums, group=of_group)
             added = layer.layout.in_arrays(seen.shift_add[:, g])
             for array, numbers in zip(layer.arrays(row), added, strict=True):
-                file = own / array / f"g{within}.shift_add.hex"
-                file.write_bytes(hex_lines(numbers, NUMBER_BITS))
+                place = f"{layer.name}/{array}"
+                TAPS["shift_add"].write(folder, numbers, array=place, group=of_group)
         total = layer_sum(layer.op, seen.shift_add)
-        write_numbers(own / "layer_sum.hex", total)
+        TAPS["layer_sum"].write(folder, total, layer=layer.name)
         for place, after in layer.requantisations.items():
-            after_folder = place_in(folder, place)
-            after_folder.mkdir()
-            write_numbers(after_folder / "requantised.hex", after.run(total))
+            TAPS["requantised"].write(folder, after.run(total), requantisation=place)
     write_ends(source, folder)
 
 
@@ -144,9 +178,7 @@ def write_ends(source: HandoffSource, folder: Path) -> None:
     """
     described = {}
     for name, values, axes in _ends(source.bundle.program, source.request.inputs):
-        file = place_in(folder, name)
-        file.parent.mkdir(exist_ok=True)
-        write_numbers(file, values)
+        NumberFile("{end}", "", axes).write(folder, values, end=name)
         described[name] = {"axes": axes, "shape": values.shape}
     vectors = {layer.name: layer.stimuli for layer in source.layers}
     text = json.dumps({"vectors": vectors, "ends": described}, indent=1)
@@ -182,6 +214,20 @@ def end_values(program: Program) -> dict[str, str]:
     return found
 
 
+def ends_bytes(source: HandoffSource) -> int:
+    """The bytes of the values from end to end."""
+    program, numbers, rows = source.bundle.program, 0, []
+    for graph in (program.text, program.video):
+        codes, _ = embedding_rows(graph, source.request.inputs, END_ROWS, turns=True)
+        outputs = (graph.types[value].shape[1:] for value in graph.outputs.values())
+        each = sum(math.prod(n for n in shape if isinstance(n, int)) for shape in outputs)
+        numbers += codes.size + len(codes) * each
+        rows.append(len(codes))
+    if program.gallery_items is None:
+        numbers += math.prod(rows) * len(_score_values(program.score))
+    return numbers * (NUMBER_BITS // 4 + 1)
+
+
 def _score_values(score: Graph) -> dict[str, str]:
     """The values of a score with a tap, by the names of their files."""
     seen = {name: name for name in ("ed", "vd") if name in score.by_name}
@@ -197,13 +243,13 @@ TAPS_PART = HandoffPart(
     title="The right values for every read of every array, for layers and for the score, in the "
     "order of `steps.txt` beside this folder",
     write=write_taps,
+    size=ends_bytes,
     files={
         TAPS_FILE: "shapes and widths of the values of encoders and score",
-        "LAYER/rR/gG.*.hex": "inputs and digits of a row group, one vector (and cycle) per line",
-        "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of an array's lanes",
-        "LAYER/layer_sum.hex": "all row groups and bias",
-        "LAYER/qN/requantised.hex": "these sums after each requantisation",
+        "text/*.hex, video/*.hex": "codes of embeddings and their features, a number a line",
+        "score/*.hex": "ed, vd, polynomial and logit of all pairs, a number a line",
     },
+    formats=TAPS,
 )
 
 
@@ -230,16 +276,47 @@ def write_dies(source: HandoffSource, folder: Path) -> None:
         graphs = {graph.name: graph for graph in die.program.graphs}
         for layer in source.layers:
             name = f"d{index}/{layer.name}"
-            own = place_in(folder, name)
-            own.mkdir(parents=True)
+            place_in(folder, name).mkdir(parents=True)
             op = graphs[layer.graph.name].operations(NoisyMvm)[layer.node.name]
-            layers[name] = _write_die(layer, op, own)
+            layers[name] = _write_die(layer, op, folder, f"d{index}")
         countdown.tell(f"die {index + 1} of {total}: written", index + 1, total)
     described = dies_described(options) | {"read": conditions.when, "layers": layers}
     (folder / DIES_FILE).write_text(json.dumps(described, indent=1) + "\n", "utf-8")
 
 
-def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]:
+DIE = {
+    "die_cells": NumberFile(
+        "{die}/{array}/cells.hex",
+        "what the cells of a die came to, in 2^-fraction_bits of a digit (`dies.json`); of a pair, "
+        "the difference",
+        ("row",),
+        "lane",
+        "die_cells",
+    ),
+    "die_sums": NumberFile(
+        "{die}/{array}/{group}.sums.hex",
+        "the sums on its bit lines with read noise, in 2^-fraction_bits of a digit",
+        ("vector", "cycle"),
+        "lane",
+        "die_sums",
+    ),
+    "die_codes": NumberFile(
+        "{die}/{array}/{group}.codes.hex",
+        "the codes of its converters",
+        ("vector", "cycle"),
+        "lane",
+        "die_codes",
+    ),
+    "die_layer_sum": NumberFile(
+        "{die}/{layer}/layer_sum.hex",
+        "the sum of all row groups and bias, on this die",
+        ("vector", "column"),
+    ),
+}
+"""The files of `dies/`; `dies.json` has the widths of lanes for each layer of each die."""
+
+
+def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path, die: str) -> dict[str, Any]:
     """Write a layer's cells on a die, sums and codes; return the format of the numbers."""
     cells = np.concatenate([one.digits for one in op.cells.slices], axis=1).astype(np.int64)
     seen, image = taps(op, layer.x), layer.image
@@ -249,11 +326,12 @@ def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]
     }
     for row in range(-(-image.rows // image.array_rows)):
         of_row = cells[row * image.array_rows : (row + 1) * image.array_rows]
-        layer.write_arrays(folder, row, "cells", of_row, bits["cells"])
+        layer.write_arrays(DIE["die_cells"], folder, row, of_row, bits=bits["cells"], die=die)
     for g, (row, within, _) in enumerate(layer.groups()):
-        layer.write_arrays(folder, row, f"g{within}.sums", seen.sums[:, g], bits["sums"])
-        layer.write_arrays(folder, row, f"g{within}.codes", seen.codes[:, g], bits["codes"])
-    write_numbers(folder / "layer_sum.hex", op.run(layer.x))
+        for name, values in (("sums", seen.sums[:, g]), ("codes", seen.codes[:, g])):
+            file, of_group = DIE[f"die_{name}"], f"g{within}"
+            layer.write_arrays(file, folder, row, values, bits=bits[name], group=of_group, die=die)
+    DIE["die_layer_sum"].write(folder, op.run(layer.x), layer=layer.name, die=die)
     return {"lane_bits": bits, "fraction_bits": op.cells.fraction_bits, "leak": op.cells.leak}
 
 
@@ -266,9 +344,6 @@ DIES_PART = HandoffPart(
     files={
         DIES_FILE: "the noise and the time of reading; for each layer of each die, the bits of a "
         "lane and the binary places of cells and sums",
-        "dD/LAYER/rR.cC/cells.hex": "the cells of die D, one row of weights per line, in the "
-        "lanes of sums; of a pair, the difference",
-        "dD/LAYER/rR.cC/gG.*.hex": "sums with read noise, and codes, of an array's lanes",
-        "dD/LAYER/layer_sum.hex": "all row groups and bias, on this die",
     },
+    formats=DIE,
 )

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.errors import ArgumentError
 from cimtool.base.files import place_in, sha256
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
 from cimtool.bundle.serial import narrowed
-from cimtool.handoff.layers import hex_lines, sum_bits
+from cimtool.handoff.formats import hex_lines
+from cimtool.handoff.layers import sum_bits
 from cimtool.handoff.requantiser import requantisations
 from cimtool.handoff.stimuli import (
     FIXED_ROWS,
@@ -41,8 +41,6 @@ from cimtool.report.page import render_file
 
 FORMAT_VERSION = 2
 LAYOUT, README = "layout.json", "README.txt"
-LARGEST = 1 << 30
-"""Bytes that an export may take; layers must be chosen if all of them would take more."""
 
 
 class TestVectors(Exporter, name="testvectors"):
@@ -59,16 +57,21 @@ class TestVectors(Exporter, name="testvectors"):
         return {LAYOUT, README, *map(".".join, kinds)} if arrays else set()
 
     @classmethod
+    def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
+        """The bytes of sums, codes and cells of the chosen layers, in both kinds of file."""
+        chosen = chosen_layers(bundle.program, request.layers)
+        vectors = FIXED_ROWS + RANDOM_ROWS + (0 if request.inputs is None else REAL_ROWS)
+        return {graph.layer(node): _bytes_of(op, vectors) for graph, node, op in chosen}
+
+    @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the vectors of the layers and rows in the request.
 
-        Raises CimError if no layer has such a name, or the files would exceed LARGEST bytes.
+        Raises CimError if no layer has such a name.
         """
         program, inputs = bundle.program, request.inputs
         chosen = chosen_layers(program, request.layers)
         real = real_rows(program, inputs)
-        vectors = FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
-        _check_size([op for _, _, op in chosen], vectors)
         stimuli, layers = {}, {}
         files: dict[str, Any] = {}
         countdown, total = Countdown(request.say), len(chosen)
@@ -125,26 +128,16 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     return described
 
 
-def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
-    """Raise CimError if sums, codes and cells, in both files, take more than LARGEST."""
-    size = 0
-    for op in ops:
-        crossbar = op.crossbar
-        columns = op.weight.shape[1] * crossbar.slices + crossbar.unit_column
-        bits = sum_bits(op)
-        widths = (bits, crossbar.converter.bits or bits)
-        each = sum(-(-b // 8) + -(-b // 4) + 1 for b in widths)
-        size += vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
-        code = crossbar.weights
-        cells = op.weight.size * code.slices * (1 + code.paired)
-        size += cells * (2 + -(-code.cell_maximum.bit_length() // 4))
-    if size > LARGEST:
-        raise ArgumentError(
-            "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
-            '1.1 GB, such as {layers} "text.mu"',
-            len(ops),
-            size / 1e9,
-        )
+def _bytes_of(op: CrossbarMvm, vectors: int) -> int:
+    """The bytes of a layer's sums, codes and cells, in both files."""
+    crossbar, bits = op.crossbar, sum_bits(op)
+    columns = op.weight.shape[1] * crossbar.slices + crossbar.unit_column
+    widths = (bits, crossbar.converter.bits or bits)
+    each = sum(-(-b // 8) + -(-b // 4) + 1 for b in widths)
+    code = crossbar.weights
+    cells = op.weight.size * code.slices * (1 + code.paired)
+    size: int = vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
+    return size + int(cells) * (2 + -(-code.cell_maximum.bit_length() // 4))
 
 
 def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:
@@ -185,6 +178,10 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         every = [np.broadcast_to(one.offset, shape) for one in op.layer.columns]
         offsets = np.stack(every, axis=1)
         axes, cycles = ("group", "slice", "column"), crossbar.reference_cycles
+        if crossbar.scope.gains:
+            steps = [np.broadcast_to(one.step, shape) for one in op.layer.columns]
+            what = "steps of converters, in 2^-places of a digit; 0: lossless"
+            yield _constants(f"{name}.steps", np.stack(steps, axis=1), axes, what)
         if cycles > 1:
             axes = ("group", "slice", "cycle", "column")
             offsets = offsets.reshape(len(offsets), -1, cycles, offsets.shape[2])
@@ -244,7 +241,7 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, layer = op.crossbar, op.layer
-    every = [one.step for one in layer.columns]
+    every = [one.one_step for one in layer.columns]
     cycles, steps = crossbar.reference_cycles, list[Any](every)
     if cycles > 1:
         steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]

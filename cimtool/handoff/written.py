@@ -45,23 +45,33 @@ class HandoffFolder(Described, name="handoff"):
 
 
 class HandoffFile(TomlTable):
-    """`handoff.json`: the SHA-256 of each file of a hand-off, by its path in the folder."""
+    """`handoff.json`: the parts of a hand-off, and the SHA-256 of each file by its path."""
 
     model_config = ConfigDict(extra="ignore")
 
     format_version: Literal[1]
     bundle: str
+    parts: tuple[str, ...] = Field(default=("images",), strict=False)
     files: dict[str, Sha256] = Field(description="a table of SHA-256 by path")
 
 
 def describe_handoff(folder: Path) -> dict[str, Any]:
-    """Verify a hand-off folder and summarise its images.
+    """Verify a hand-off folder, or an export of some parts of it, and summarise its images.
 
     Raises CimError for the first file that is missing or changed; if cells do not match their check
     sums, it names array, row and column. Raises CimError also for weights that were not exported.
     """
     listed = validated(HandoffFile, read_table(folder / HANDOFF, "export"), str(folder / HANDOFF))
     images = f"images/{IMAGES}"
+    if "images" not in listed.parts:
+        for name in sorted(listed.files):
+            _check(folder, name, listed.files[name])
+        return {
+            "kind": "parts of a hand-off",
+            "bundle": listed.bundle,
+            "files": len(listed.files),
+            "parts": list(listed.parts),
+        }
     _check(folder, images, listed.files.get(images))
     held = validated(ImagesFile, read_table(folder / images, "export"), str(folder / images))
     # Cells come last: their error names array, row and column.

@@ -42,7 +42,7 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
     """A sentence if no source, or an unconfirmed one, says that converters can be set so."""
     kind = settings.references
     scope = SCOPES[kind]
-    if scope.within(SCOPES[target.keys.references]):
+    if not scope.chosen or scope.within(SCOPES[target.keys.references]):
         return []
     every = [settings, *(settings.of_layer(one.pattern) for one in settings.layers)]
     if all(one.adc_bits is None for one in every):
@@ -51,13 +51,13 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
     offset, levels = said.get("offset"), said.get("levels" if scope.levels else "step")
     if offset is None or not offset.serves(scope):
         return [f'references = "{kind}" is an assumption: no source says so of {target.name}']
-    if levels is None:
-        part = "levels" if scope.levels else "steps"
+    if levels is None or (scope.gains and not levels.serves(scope)):
+        part = "levels" if scope.levels else "steps of each column" if scope.gains else "steps"
         return [
             f'references = "{kind}" is an assumption: a source says of {target.name} that offsets '
             f"can be set, and none says so of {part}"
         ]
-    for one in (offset, levels) if scope.levels else (offset,):
+    for one in (offset, levels) if scope.levels or scope.gains else (offset,):
         if one.status not in ("confirmed", "derived"):
             return [f'references = "{kind}" is {one.status} for {target.name}: {one.source}']
     return []

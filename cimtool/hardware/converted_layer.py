@@ -107,8 +107,9 @@ class ConvertedColumns:
     """Columns that are converted alike: the N of one slice, or the one unit column.
 
     `cycles` are the cycles that share these references: all, or one if each cycle has its own. Sums
-    lie within `bounds` and become values by `law` at a `step` from `offset` [groups, columns] on,
-    both in 2^-places of a digit; a lossless conversion has no law and a step of 0. A value of a row
+    lie within `bounds` and become values by `law` at a `step` [groups, columns] from `offset`
+    [groups, columns] on, both in 2^-places of a digit; a lossless conversion has no law and a step
+    of 0. A value of a row
     group counts `factors` [groups, N] times in each output, times the factor of its cycle. `drive`
     is the sum of the cycles' absolute factors.
     """
@@ -119,7 +120,7 @@ class ConvertedColumns:
     cycles: range
     drive: int
     law: Law | None
-    step: int
+    step: IntArray
     offset: IntArray
 
     @property
@@ -130,12 +131,19 @@ class ConvertedColumns:
     def codes(self, sums: IntArray, group: int) -> IntArray:
         """The codes of sums [.., columns] of a row group, in 2^-places of a digit."""
         assert self.law is not None
-        return self.law.codes(sums - self.offset[group], self.step)
+        return self.law.codes(sums - self.offset[group], self.step[group])
+
+    @property
+    def one_step(self) -> int | None:
+        """The step of all columns; None if they have different ones."""
+        first = int(self.step[0, 0])
+        return first if (self.step == first).all() else None
 
     @property
     def exponent(self) -> int:
-        """The logarithm of a step that is a power of two; -1 for others."""
-        return self.step.bit_length() - 1 if self.step & self.step - 1 == 0 else -1
+        """The logarithm of one step that is a power of two; -1 for others."""
+        step = self.one_step
+        return -1 if step is None or step & step - 1 else step.bit_length() - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +186,11 @@ class ConvertedLayer:
             shape = len(factors), held.digits.shape[1]
             for cycles in alike:
                 drive = sum(1 << crossbar.cycles[c].shift for c in cycles)
-                law, step, offset = None, 0, np.zeros((1, 1), np.int64)
+                law, step, offset = None, *np.zeros((2, 1, 1), np.int64)
                 one = self.references[crossbar.reference_of(k, cycles[0])]
                 if one is not None and crossbar.law is not None:
                     law, step, offset = one.law(crossbar.law), one.step, one.offset
-                offset = np.broadcast_to(offset, shape)
+                step, offset = (np.broadcast_to(part, shape) for part in (step, offset))
                 parts = held, factors, cells.bounds[k], cycles, drive, law, step, offset
                 found.append(ConvertedColumns(*parts))
         return tuple(found)

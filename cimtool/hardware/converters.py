@@ -65,16 +65,16 @@ class UniformLaw:
         """The values of codes, in the units of the column sums."""
         return codes * step
 
-    def error(self, step: int) -> int:
+    def error(self, step: IntArray) -> IntArray:
         """Largest |value - sum| within the range of the codes, in units of the column sum."""
         return step >> 1 if self.half else step - 1
 
-    def unclipped(self, step: int) -> tuple[int, int]:
+    def unclipped(self, step: IntArray) -> tuple[IntArray, IntArray]:
         """The lowest and the highest sum that is rounded and not clipped."""
         half = step >> 1 if self.half else 0
-        ties = self.to_even and step % 2 == 0
-        lowest = self.lo * step - half + (ties and self.lo % 2 == 1)
-        highest = (self.hi + 1) * step - half - 1 + (ties and self.hi % 2 == 0)
+        ties = (step % 2 == 0) & self.to_even
+        lowest = self.lo * step - half + (ties & (self.lo % 2 == 1))
+        highest = (self.hi + 1) * step - half - 1 + (ties & (self.hi % 2 == 0))
         return lowest, highest
 
 
@@ -116,21 +116,22 @@ class StaircaseLaw:
 
     def codes(self, p: IntArray, step: Array | int) -> IntArray:
         """Convert column sums to codes."""
-        edges = self.thresholds * np.int64(step)
-        above: IntArray = np.searchsorted(edges, p << self.places, side="right")
+        # A threshold t is reached if t * step <= p << places, for whole numbers.
+        fine = (p << self.places) // np.asarray(step, np.int64)
+        above: IntArray = np.searchsorted(self.thresholds, fine, side="right")
         return self.lo + above
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
         """The values of codes, in the units of the column sums."""
         return self.levels[codes - self.lo] * step
 
-    def error(self, step: int) -> int:
+    def error(self, step: IntArray) -> IntArray:
         """Largest |value - sum| within the range of the codes, in units of the column sum."""
         below, above = (part << self.places for part in (self.levels[:-1], self.levels[1:]))
         off = np.maximum(self.thresholds - below, above - self.thresholds)
         return int(off.max()) * step + (1 << self.places) - 1 >> self.places
 
-    def unclipped(self, step: int) -> tuple[int, int]:
+    def unclipped(self, step: IntArray) -> tuple[IntArray, IntArray]:
         """The lowest and the highest sum that is taken not to be clipped.
 
         There is a last threshold but no end: the last level is taken to be as wide as one step,

@@ -118,13 +118,6 @@ SETTABLE = ("slice", "column", "cycle")
 """For how much there may be a reference, from the most on."""
 
 
-NO_GAIN = (
-    "a gain for each column is not computed: the columns of a slice convert with one step, or the "
-    'same levels; expected "step" or "levels" with each = "slice"'
-)
-"""The reason that a converter's gain cannot be listed as a reference of each column."""
-
-
 class SettableReference(TomlTable):
     """A reference of a target's converters that a source says can be set: one for `each`.
 
@@ -143,9 +136,9 @@ class SettableReference(TomlTable):
 
     @field_validator("reference", mode="before")
     @classmethod
-    def _no_gain(cls, reference: object) -> object:
+    def _named(cls, reference: object) -> object:
         if reference == "gain":
-            raise ValueError(f'"gain": {NO_GAIN}')
+            raise ValueError('"gain": a gain is a step; expected "step" with each = "column"')
         return reference
 
     @model_validator(mode="after")
@@ -153,18 +146,14 @@ class SettableReference(TomlTable):
         bounds = self.bounds
         if self.reference == "levels" and (bounds or self.settings):
             raise ValueError("only steps and offsets have settings and a range in digits")
-        if self.reference == "offset" and self.settings and not bounds:
+        alone = self.reference == "offset" or self.each == "column"
+        if alone and self.settings and not bounds:
             raise ValueError(f"settings = {self.settings}: expected range = [low, high] with it")
         low, high = bounds or (1.0, 2.0)
         if not low < high or (self.reference == "step" and low <= 0):
             least = " above 0" if self.reference == "step" else ""
             raise ValueError(f"range = [{low:g}, {high:g}]: expected two rising numbers{least}")
         return self
-
-    @property
-    def is_gain(self) -> bool:
-        """It is a gain, or levels, for each column, which no reference here is."""
-        return self.reference != "offset" and self.each == "column"
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -195,7 +184,8 @@ class SettableReference(TomlTable):
 
     def serves(self, scope: ReferenceScope) -> bool:
         """There are as many as references of this scope have."""
-        fewest = "cycle" if scope.cycles else "column" if scope.columns else "slice"
+        columns = scope.columns if self.reference == "offset" else scope.gains
+        fewest = "cycle" if scope.cycles else "column" if columns else "slice"
         return SETTABLE.index(self.each) >= SETTABLE.index(fewest)
 
     def text(self) -> str:

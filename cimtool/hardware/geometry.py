@@ -73,6 +73,12 @@ MOST_ARRAYS = 1 << 24
 def check_array(keys: Keys) -> None:
     """Raise ValueError if an array's keys contradict each other."""
     code = keys.weight_code
+    for name, most in keys.most_bits.items():
+        if getattr(keys, name) > most:
+            place = "weights.most_bits" if name == "weight_bits" else "input.most_bits"
+            raise ValueError(
+                f"{name} = {getattr(keys, name)}: the target takes at most {most} ({place})"
+            )
     odd = keys.rows is not None and (not code.paired or keys.rows % 2)
     if keys.pairs == "rows" and odd:
         raise ValueError(
@@ -143,7 +149,7 @@ def _check_skips(keys: Keys) -> None:
     if not keys.skips:
         return
     said = f"skips = {list(keys.skips)}: a sum of 0 that is not read must count 0"
-    if keys.references != "fixed":
+    if keys.references not in ("full-scale", "fixed"):
         raise ValueError(
             f'{said}, and references = "{keys.references}" sets offsets; expected references = '
             '"fixed" with it'

@@ -99,6 +99,18 @@ class Keys(TomlTable):
 
     weight_bits: Bits = key("Bits of a weight.", "weights.bits", per_layer=True)
     input_bits: Bits = key("Bits of the embeddings.", "input.bits")
+    most_weight_bits: Bits | None = key(
+        "Most bits of a weight that the hardware takes; if left out, as many as its cells hold.",
+        "weights.most_bits",
+        default=None,
+        setting="",
+    )
+    most_input_bits: Bits | None = key(
+        "Most bits of an input that the hardware takes; if left out, any, in more cycles.",
+        "input.most_bits",
+        default=None,
+        setting="",
+    )
     activation_bits: Bits = key("Bits of hidden activations.", "activations.bits", per_layer=True)
     feature_bits: FeatureBits = key(
         "Bits of mu, and of the variance in cross terms.", "activations.feature_bits"
@@ -149,10 +161,12 @@ class Keys(TomlTable):
         default="difference",
     )
     references: AdcReferenceKind = key(
-        "Converter references that can be set when weights are loaded. fixed: none (steps of 2^e "
-        "from 0); slice: a step and an offset per slice; column: a step per slice, an offset per "
-        "column; cycle: the same for each cycle (no published chip); levels: thresholds and their "
-        "values per slice, an offset per column.",
+        "Converter references that can be set when weights are loaded. full-scale: none (one step "
+        "covers all that an array can sum); fixed: a step of 2^e per slice, from 0, that suits the "
+        "layer; slice: a step and an offset per slice; column: a step per slice, an offset per "
+        "column; gain: a step and an offset per column; cycle: a step per slice and an offset per "
+        "column for each cycle (no published chip); levels: thresholds and their values per slice, "
+        "an offset per column.",
         "adc.references",
         default="fixed",
     )
@@ -215,6 +229,16 @@ class Keys(TomlTable):
         default=None,
         metavar="L",
     )
+
+    @property
+    def most_bits(self) -> dict[str, int]:
+        """The most bits that the hardware takes, by the name of each setting that it limits."""
+        limits = {
+            "weight_bits": self.most_weight_bits,
+            "activation_bits": self.most_input_bits,
+            "input_bits": self.most_input_bits,
+        }
+        return {name: most for name, most in limits.items() if most is not None}
 
     @property
     def weight_code(self) -> WeightCode:

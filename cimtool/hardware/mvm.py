@@ -70,7 +70,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         """The mean steps in digits, a slice (and cycle) after the other; None: lossless."""
         digit = 1 << self.crossbar.places
         slices = self.references[: self.crossbar.reference_of(self.crossbar.slices, 0)]
-        return tuple(None if one is None else one.width / digit for one in slices)
+        return tuple(None if one is None else float(one.width.mean()) / digit for one in slices)
 
     @property
     def layer(self) -> ConvertedLayer:

@@ -20,6 +20,7 @@ from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
+from cimtool.hardware.references import SCOPES
 from cimtool.hardware.target import Target, check_converter
 from cimtool.hardware.weight_codes import WeightCode
 
@@ -276,7 +277,18 @@ def resolve_given(target: Target, file: Path | None, given: Sequence[Overrides])
     with naming(where):
         for overrides in given:
             check_given(settings.adc_kind, overrides.given())
+        _check_gains(settings)
     return settings
+
+
+def _check_gains(settings: Settings) -> None:
+    """Raise CimError if steps of each column are to be set, of which only a number is known."""
+    steps = [one for one in settings.settable if one.reference == "step"]
+    if SCOPES[settings.references].gains and any(s.settings and not s.bounds for s in steps):
+        raise CimError(
+            f'references = "{settings.references}": the target has {steps[0].settings} settings of '
+            "a step, and no range of numbers that says which they are; expected other references"
+        )
 
 
 def check_patterns(

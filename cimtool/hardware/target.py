@@ -24,7 +24,6 @@ from cimtool.base.toml_files import (
 )
 from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, law_of
 from cimtool.hardware.figures import (
-    NO_GAIN,
     Figure,
     OperatingPoint,
     Retrieval,
@@ -261,11 +260,12 @@ def load_target(name_or_path: str | Path) -> Target:
     """
     file = _target_file(str(name_or_path), Path(), "target")
     target, _ = _load(file, ())
-    # Not asked of the target in a bundle, whose step is one for all columns whatever it lists.
+    # Not asked of the target in a bundle, whose levels are one table whatever it lists.
     for index, one in enumerate(target.settable):
-        if one.is_gain:
+        if one.reference == "levels" and one.each == "column":
             raise CimError(
-                f'{file}: adc.settable[{index}]: {one.reference} with each = "column": {NO_GAIN}'
+                f'{file}: adc.settable[{index}]: levels with each = "column": the columns of a '
+                'slice share one table of levels; expected each = "slice"'
             )
     return target
 

@@ -194,7 +194,7 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
     if width and known.bits > width:
         raise CimError(
             f"{graph}.{node.name}: its sums need {known.bits} bits and the accumulator has "
-            f"{width}; use fewer weight or activation bits, or a wider accumulator"
+            f"{width}; use fewer weight or activation bits, or more accumulator_bits"
         )
     return known
 

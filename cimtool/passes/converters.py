@@ -18,9 +18,11 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.hardware.bounds import full_scale
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences, ReferenceScope
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.skipping import driven_shares
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
@@ -86,7 +88,36 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        return program.with_projectors(lambda g: _fit_graph(g, job, self.rows))
+        fitted = program.with_projectors(lambda g: _fit_graph(g, job, self.rows))
+        if said := _finer_than_full_scale(fitted, job.settings):
+            job.note(said)
+        return fitted
+
+
+def _finer_than_full_scale(program: Program, settings: Settings) -> str:
+    """A warning if steps take a range that can be set, and no source says that it can."""
+    if settings.references != "fixed" or any(o.reference == "step" for o in settings.settable):
+        return ""
+    found: dict[str, tuple[float, float]] = {}
+    for graph in (program.text, program.video):
+        for name, op in graph.operations(CrossbarMvm).items():
+            crossbar, law = op.crossbar, op.crossbar.law
+            if law is not None:
+                digit = 1 << crossbar.fraction_bits
+                whole = full_scale(law, crossbar, op.weight.shape[0]) / (digit << REFERENCE_BITS)
+                steps = [digit if one is None else int(one.step.min()) for one in op.references]
+                found[f"{graph.name}.{name}"] = min(steps) / digit, whole
+    finer = {name: whole / step for name, (step, whole) in found.items() if step < whole}
+    if not finer:
+        return ""
+    name = max(finer, key=lambda one: finer[one])
+    step, whole = found[name]
+    return (
+        f'warning: references = "fixed": the range of converters is taken as set for the sums of '
+        f"each layer, in {len(finer)} of {len(found)} layers up to {finer[name]:.4g} times finer "
+        f"than what all of an array's rows can sum ({name}: steps of {step:g} in place of "
+        f'{whole:g}), which no source says of this target; references = "full-scale" is without'
+    )
 
 
 def _fit_graph(graph: Graph, job: Job, fit_rows: int) -> Graph:
@@ -118,7 +149,7 @@ def fit_references(
     the layer's can be, to values that are `settable`.
     """
     scope = scope or op.crossbar.scope
-    limits: Limits = {one.reference: one for one in settable} if scope.set else {}
+    limits: Limits = {one.reference: one for one in settable} if scope.set and scope.chosen else {}
     columns = list(column_errors(op, x, scope, limits))
     if not scope.set:
         columns = [one and _best_few(one, op.scale) for one in columns]
@@ -127,7 +158,7 @@ def fit_references(
     step = limits.get("step")
     if step is None or step.bounds or step.settings is None or scope.levels:
         return found
-    steps = sorted({one.step for one in found if one is not None})
+    steps = sorted({int(one.step[0, 0]) for one in found if one is not None})
     if len(steps) <= step.settings:
         return found
     columns = list(column_errors(op, x, scope, limits, _apart(steps)))

@@ -10,12 +10,12 @@ import numpy as np
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import map_rows
-from cimtool.hardware.bounds import lossless
+from cimtool.hardware.bounds import full_scale, lossless
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope, exponents
 from cimtool.simulation.kernels.products import product_kind
 from cimtool.simulation.kernels.staircases import tables_of
 
@@ -76,7 +76,7 @@ class Tried:
 
     def at_steps(self, steps: Sequence[int]) -> Tried:
         """The references that have one of these steps."""
-        kept = [i for i, one in enumerate(self.references) if one.step in steps]
+        kept = [i for i, one in enumerate(self.references) if one.step[0, 0] in steps]
         free = sum(i < self.free for i in kept)
         return Tried(tuple(self.references[i] for i in kept), self.errors[kept], free)
 
@@ -117,11 +117,17 @@ def column_errors(
     """
     sums, law = GroupSums(op, x), op.crossbar.law
     for column in op.layer.columns:
-        if law is None or lossless(column.bounds, op.crossbar):
+        if law is None or lossless(column.bounds, op.crossbar, op.weight.shape[0]):
             yield None
             continue
         tried = Trial(op, law, sums, column, limits, tuple(steps))
-        yield tried.near_the_best(scope) if scope.set else tried.powers_of_two()
+        if not scope.chosen:
+            step = full_scale(law, op.crossbar, op.weight.shape[0])
+            yield tried.tried([AdcReferences.from_zero(step)])
+        elif scope.set:
+            yield tried.near_the_best(scope)
+        else:
+            yield tried.powers_of_two()
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,7 @@ class Trial:
         """The errors at the references that are best for some columns, and at their neighbours."""
         means, lowest, (least, highest) = self.means()
         fixed = self.fixed(max(-least, highest))
+        shares = self.shares(means) if scope.gains else np.ones((1, 1))
         if not scope.columns:
             middle = int(means.sum()) // means.size
             means, lowest = np.full((1, 1), middle), np.full((1, 1), lowest.min())
@@ -170,13 +177,17 @@ class Trial:
         octaves = range(max(wide - TRIED_OCTAVES, 0), wide + 1)
         tried = [m << e for e in octaves for m in range(STEPS_PER_OCTAVE, 2 * STEPS_PER_OCTAVE)]
         steps = list(self.steps) or sorted(set(self.settable("step", np.array(tried)).tolist()))
-        fixed = [self.as_settable(one) for one in fixed if not self.steps or one.step in steps]
+        fixed = [self.as_settable(one) for one in fixed]
+        if self.steps:
+            fixed = [one for one in fixed if one.step[0, 0] in steps]
         grid = [(i, j) for i in range(len(steps)) for j in range(len(PLACES_OF_MEAN))]
-        made = {(i, j): self.around(means, lowest, steps[i], PLACES_OF_MEAN[j]) for i, j in grid}
-        width = self.op.weight.shape[1]
+        made = {
+            (i, j): self.around(means, lowest, self.shared(steps[i], shares), PLACES_OF_MEAN[j])
+            for i, j in grid
+        }
         some = sampled_columns(self.op)
         sampled = self.tried([*(made[place] for place in grid), *fixed], some).errors
-        scale = np.broadcast_to(self.op.scale, width)[some]
+        scale = np.broadcast_to(self.op.scale, self.op.weight.shape[1])[some]
         scatter = [np.dot(vector, vector) for vector in scatter_of(sampled, scale)]
         i, j = grid[int(np.argmin(scatter[: len(grid)]))]
         end = len(PLACES_OF_MEAN) - 1
@@ -207,7 +218,7 @@ class Trial:
         weights = np.square(self.counts.astype(np.float64))[:, None, None] * units
         for r, part in enumerate(self.parts(some)):
             fine = part.astype(np.int64) << self.op.crossbar.reference_bits
-            fine -= np.broadcast_to(references.of_group(r), width)[some]
+            fine -= np.broadcast_to(references.of_group(r)[1], width)[some]
             yield fine, np.broadcast_to(weights, fine.shape)
 
     def means(self) -> tuple[IntArray, IntArray, tuple[int, int]]:
@@ -223,8 +234,27 @@ class Trial:
             ends += [int(part.min()), int(part.max())]
         return np.stack(found), self.column.bounds[0], (min(ends), max(ends))
 
-    def around(self, means: IntArray, lowest: IntArray, step: int, eighths: int) -> AdcReferences:
-        """A step, and whole offsets that put the mean at a place of the range.
+    def shares(self, means: IntArray) -> FloatArray:
+        """The mean distance [groups, N] of each column's sums from their mean, by that of all.
+
+        A cycle weighs as in `means`. Columns whose sums are all the same are as wide as the mean.
+        """
+        weights, found = np.square(self.counts), []
+        for part, mean in zip(self.parts(slice(None)), means, strict=True):
+            apart = np.abs(part.astype(np.int64) - mean).sum(axis=1)
+            found.append(np.tensordot(weights, apart, 1))
+        apart = np.stack(found)
+        return np.where(apart > 0, apart / max(apart.sum() / apart.size, 1), 1.0)
+
+    def shared(self, step: int, shares: FloatArray) -> IntArray:
+        """Steps that can be set, in these shares of one."""
+        whole = np.maximum(np.rint(step * shares), 1).astype(np.int64)
+        return self.settable("step", whole)
+
+    def around(
+        self, means: IntArray, lowest: IntArray, step: IntArray, eighths: int
+    ) -> AdcReferences:
+        """Steps, and whole offsets that put the mean at a place of the range.
 
         The lowest code never lies below the least possible sum.
         """
@@ -242,8 +272,7 @@ class Trial:
 
     def as_settable(self, one: AdcReferences) -> AdcReferences:
         """The references that can be set that are nearest to one."""
-        step = int(self.settable("step", np.array([one.step]))[0])
-        return AdcReferences(step, self.settable("offset", one.offset))
+        return AdcReferences(self.settable("step", one.step), self.settable("offset", one.offset))
 
     def tried(self, references: Sequence[AdcReferences], columns: slice = slice(None)) -> Tried:
         """The errors of some columns at these references."""
@@ -253,14 +282,17 @@ class Trial:
         shape = len(references), self.sums.digits.shape[1], factors[:, columns].shape[1]
         errors = np.zeros(shape, np.int64)
         for r, part in enumerate(self.parts(slice(None) if shared else columns)):
-            rows = (np.broadcast_to(one.of_group(r), width) for one in references)
-            offsets = np.stack(list(rows))
+            rows = [one.of_group(r) for one in references]
+            offsets = np.stack([np.broadcast_to(offset, width) for _, offset in rows])
+            each = max(len(step) for step, _ in rows)
+            steps = np.stack([np.broadcast_to(step, each) for step, _ in rows])
             if shared:
-                own = np.zeros((*shape[:2], 1), np.int64)
-                self._add(part, np.ones(1, np.int64), references, offsets, own)
+                own, once = np.zeros((*shape[:2], 1), np.int64), np.ones(1, np.int64)
+                self._add(part, once, references, (steps, offsets), own)
                 errors += own * factors[r, columns]
             else:
-                self._add(part, factors[r, columns], references, offsets[:, columns], errors)
+                some = (steps if each == 1 else steps[:, columns]), offsets[:, columns]
+                self._add(part, factors[r, columns], references, some, errors)
         return Tried(tuple(references), errors)
 
     def _add(
@@ -268,20 +300,21 @@ class Trial:
         sums: Array,
         factor: IntArray,
         references: Sequence[AdcReferences],
-        offsets: IntArray,
+        set_to: tuple[IntArray, IntArray],
         errors: IntArray,
     ) -> None:
-        """Add the errors of a row group whose columns count `factor` [N] times."""
+        """Add the errors of a row group whose columns count `factor` [N] times.
+
+        The references are `set_to` steps [references, N or 1] and offsets [references, N] there.
+        """
         law, rise = self.law, self.op.crossbar.reference_bits
         lo, hi = law.lo, law.hi
-        laws = [one.law(law) for one in references]
-        steps = np.array([one.step for one in references], np.int64)
+        laws, (steps, offsets) = [one.law(law) for one in references], set_to
         ends = (max(map(abs, own.ends)) for own in laws)
-        largest = max(end * one.step for end, one in zip(ends, references, strict=True))
+        largest = max(end * int(own.max()) for end, own in zip(ends, steps, strict=True))
         reach = (self.column.reach << rise) + 2 * int(np.abs(offsets).max()) + largest
         whole = reach * int(np.abs(self.counts).sum())
         integer = np.int32 if whole << THRESHOLD_BITS < 1 << 31 else np.int64
-        shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps.tolist()]
         half, to_even = False, False
         if not isinstance(law, StaircaseLaw):
             half, to_even = law.half, law.to_even
@@ -291,7 +324,7 @@ class Trial:
             row = np.zeros(sums.shape[2], integer)
             rounding = lo, hi, half, to_even
             _errors(
-                sums[:, index], rise, self.counts, factor, steps, np.array(shifts),
+                sums[:, index], rise, self.counts, factor, steps, exponents(steps),
                 offsets.astype(integer), rounding, tables, row, errors[:, index],
             )  # fmt: skip
 
@@ -302,49 +335,53 @@ class Trial:
 def _errors(  # type: ignore[no-untyped-def]
     sums, rise, counts, factor, steps, shifts, offsets, rounding, tables, row, errors
 ):
-    """Add to `errors` [steps, rows, N]: by `tables` if they have entries, else by rounding."""
+    """Add to `errors` [references, rows, N]: by `tables` if they have entries, else by rounding."""
     cycles, rows, width = sums.shape
+    alike = width // steps.shape[1]  # columns that share a step: all or one
     integer = row.dtype.type
     lo, hi = integer(rounding[0]), integer(rounding[1])
     entries, tabled = tables.entries, len(tables.entries) > 0
     for i in range(rows):
         for k in range(errors.shape[0]):
-            step, shift, offset = integer(steps[k]), integer(shifts[k]), offsets[k]
-            half = integer(steps[k] >> 1) if rounding[2] else integer(0)
-            even = rounding[3] and step % 2 == 0
-            inverse = 1.0 / steps[k]
-            first, top = integer(lo * step), integer(integer(hi + 1 - lo) * step - 1)
-            places, low, (place, last) = tables.places[k], tables.firsts[k], tables.spans[k]
+            offset, places, low = offsets[k], tables.places[k], tables.firsts[k]
+            place, last = tables.spans[k]
             row[:] = 0
-            for c in range(cycles):
-                column = sums[c, i]
-                count = integer(counts[c])
-                if tabled:
-                    for j in range(width):
-                        x = (np.int64(column[j]) << rise) - offset[j]
-                        x <<= places
-                        entry = (x >> shifts[k] if shifts[k] >= 0 else x // steps[k]) - low
-                        x >>= places
-                        level = integer(entries[place + min(max(entry, 0), last)])
-                        row[j] += integer(integer(level * step) - integer(x)) * count
-                elif shift >= 0:
-                    for j in range(width):
-                        x = integer(integer(integer(column[j]) << rise) - offset[j])
-                        code = integer(integer(x + half) >> shift)
-                        if even and integer(code << shift) == integer(x + half):
-                            code = integer(code & integer(-2))
-                        code = min(max(code, lo), hi)
-                        row[j] += integer(integer(code << shift) - x) * count
-                else:  # integers have no division in vectors; half is less than float64 errs by
-                    for j in range(width):
-                        x = integer(integer(integer(column[j]) << rise) - offset[j])
-                        above = integer(integer(x + half) - first)
-                        held = min(max(above, integer(0)), top)
-                        code = integer((held + 0.5) * inverse)
-                        if even and integer(code * step) == above and (code + lo) & 1:
-                            code = max(integer(code - 1), integer(0))
-                        value = integer(integer(integer(code + lo) * step) - x)
-                        row[j] += integer(value * count)
+            for m in range(steps.shape[1]):
+                some = range(m * alike, (m + 1) * alike)
+                step, shift = integer(steps[k, m]), integer(shifts[k, m])
+                half = integer(steps[k, m] >> 1) if rounding[2] else integer(0)
+                even = rounding[3] and step % 2 == 0
+                inverse = 1.0 / steps[k, m]
+                first, top = integer(lo * step), integer(integer(hi + 1 - lo) * step - 1)
+                for c in range(cycles):
+                    column = sums[c, i]
+                    count = integer(counts[c])
+                    if tabled:
+                        for j in some:
+                            x = (np.int64(column[j]) << rise) - offset[j]
+                            x <<= places
+                            entry = (x >> shift if shift >= 0 else x // step) - low
+                            x >>= places
+                            level = integer(entries[place + min(max(entry, 0), last)])
+                            row[j] += integer(integer(level * step) - integer(x)) * count
+                    elif shift >= 0:
+                        for j in some:
+                            x = integer(integer(integer(column[j]) << rise) - offset[j])
+                            code = integer(integer(x + half) >> shift)
+                            if even and integer(code << shift) == integer(x + half):
+                                code = integer(code & integer(-2))
+                            code = min(max(code, lo), hi)
+                            row[j] += integer(integer(code << shift) - x) * count
+                    else:  # integers have no division in vectors; half is less than float64 errs by
+                        for j in some:
+                            x = integer(integer(integer(column[j]) << rise) - offset[j])
+                            above = integer(integer(x + half) - first)
+                            held = min(max(above, integer(0)), top)
+                            code = integer((held + 0.5) * inverse)
+                            if even and integer(code * step) == above and (code + lo) & 1:
+                                code = max(integer(code - 1), integer(0))
+                            value = integer(integer(integer(code + lo) * step) - x)
+                            row[j] += integer(value * count)
             for j in range(width):
                 errors[k, i, j] += factor[j] * row[j]
 
@@ -385,12 +422,12 @@ class Histogram:
     def of(cls, start: AdcReferences, law: StaircaseLaw, sums: WeightedSums) -> Histogram:
         """The sums about the range of equal levels, three times as long; others at its ends."""
         lowest, highest = int(law.thresholds[0]), int(law.thresholds[-1])
-        span = max(highest - lowest, len(law.levels))
+        span, step = max(highest - lowest, len(law.levels)), int(start.step[0, 0])
         first, count = lowest - span, highest - lowest + 2 * span
         weights, moments = np.zeros(count), np.zeros(count)
         for fine, weight in sums(start):
-            place = np.clip(fine // start.step - first, 0, count - 1).ravel()
-            held = np.clip(fine, first * start.step, (first + count) * start.step).ravel()
+            place = np.clip(fine // step - first, 0, count - 1).ravel()
+            held = np.clip(fine, first * step, (first + count) * step).ravel()
             weights += np.bincount(place, weight.ravel(), count)
             moments += np.bincount(place, weight.ravel() * held, count)
         return cls(first, weights, moments)
@@ -431,17 +468,17 @@ def fitted_levels(start: AdcReferences, sums: WeightedSums) -> AdcReferences:
     It is the better of two searches: one starts from equal steps, one from codes as dense as the
     cube root of the weights, which is best for many codes.
     """
-    law = start.levels
+    law, step = start.levels, int(start.step[0, 0])
     assert law is not None
     seen = Histogram.of(start, law, sums)
     roots = np.cbrt(seen.weights)
     above = np.cumsum(roots)
     parts = np.arange(1, len(law.levels)) * (above[-1] / len(law.levels))
     starts = law.thresholds - seen.first, np.searchsorted(above - roots / 2, parts)
-    values = law.levels.astype(np.float64) * start.step
-    tried = [seen.moved(_rising(edges, seen.count), values, start.step) for edges in starts]
+    values = law.levels.astype(np.float64) * step
+    tried = [seen.moved(_rising(edges, seen.count), values, step) for edges in starts]
     _, edges, values = max(tried, key=lambda one: one[0])
-    levels = np.rint(values / start.step).astype(np.int64) - seen.first
+    levels = np.rint(values / step).astype(np.int64) - seen.first
     found = _rising(levels, seen.count + 1) + seen.first
     made = StaircaseLaw(law.lo, edges + seen.first, found, places=0)
     return AdcReferences(start.step, start.offset, made)

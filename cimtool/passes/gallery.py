@@ -379,7 +379,7 @@ def _with_references(
     # What no column of the sample can clip may still be clipped in another, or the reverse.
     finest = op.crossbar.finest_references
     references = tuple(
-        None if lossless(column.bounds, op.crossbar) else one or finest
+        None if lossless(column.bounds, op.crossbar, op.weight.shape[0]) else one or finest
         for one, column in zip(found, op.layer.columns, strict=True)
     )
     return replace(op, references=references)

@@ -187,9 +187,11 @@ def layer_with(op: CrossbarMvm, cells: Cells) -> ConvertedLayer:
 
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
     """Errors of the layer's converters; None if there are no errors or no converters."""
-    steps = [one.width for one in op.layer.references if one is not None]
-    if len(steps) < len(op.layer.references):
+    widths = [one.width for one in op.layer.references if one is not None]
+    if len(widths) < len(op.layer.references):
         return None
+    extents = np.max([one.shape for one in widths], axis=0)
+    steps = np.stack([np.broadcast_to(one, extents) for one in widths], axis=1)
     errors = []
     for one in noise.of(ConverterNoise):
         converters = converter_numbers(op.perfect.stored, place.arrays.across, one.sharing)

@@ -239,13 +239,14 @@ def _described(
         fine += np.bincount(part.ravel() - lo >> shift, minlength=len(fine))
         if law is not None and references is not None:
             part = (part << crossbar.reference_bits) - columns.offset[r]
-            first, last = references.unclipped(law)
+            first, last = (end[min(r, len(end) - 1)] for end in references.unclipped(law))
             clipped += int(np.count_nonzero((part < first) | (part > last)))
-            edge = np.array([part.min(), part.max()])
-            codes += law.codes(edge, columns.step).tolist()
+            furthest = np.stack([part.min(axis=(0, 1)), part.max(axis=(0, 1))])
+            found = law.codes(furthest, columns.step[r])
+            codes += [int(found.min()), int(found.max())]
     seen, ends = (lowest, highest), (lo, hi)
     if law is not None and references is not None:
-        step = references.width / (1 << crossbar.places)
+        step = float(references.width.mean()) / (1 << crossbar.places)
         seen, ends = (min(codes), max(codes)), (law.lo, law.hi)
     # The used part of the range around 0, on the side where that is larger.
     used = max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)

@@ -212,6 +212,7 @@ def test_an_answer_on_versions_is_not_unpickled(tmp_path: Path) -> None:
     assert not opened.exists()
 
 
+@pytest.mark.thorough("processes for two lines of help")
 @pytest.mark.parametrize("command", [search, sweep])
 def test_the_help_says_that_tcp_keeps_nobody_out(command: object) -> None:
     (option,) = (one for one in command.params if one.name == "dask")  # type: ignore[attr-defined]

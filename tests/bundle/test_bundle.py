@@ -401,6 +401,7 @@ class TrimPass(Pass):
         return program.with_projectors(lambda graph: rewrite_each(graph, CrossbarMvm, trimmed))
 
 
+@pytest.mark.thorough("a compilation and a report with one more stage")
 def test_a_pass_that_is_added_is_in_the_bundle_its_onnx_files_and_its_report(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

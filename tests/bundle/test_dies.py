@@ -105,7 +105,7 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
     assert other.errors is not None
     np.testing.assert_array_equal(one.errors.gain, other.errors.gain)
     for k, both in enumerate(zip(one.layer.references, other.layer.references, strict=True)):
-        steps = [references.step for references in both]
+        steps = [references.step.item() for references in both]
         pairs = zip((one, other), steps, strict=True)
         offsets = [op.errors.offset[:, k] / step for op, step in pairs]
         np.testing.assert_allclose(*offsets, atol=0.6 / min(steps))

@@ -187,6 +187,28 @@ def test_levels_are_read_back_as_they_were(with_levels: Program) -> None:
         np.testing.assert_array_equal(a.run(x), b.run(x))
 
 
+def test_steps_of_columns_are_read_back_as_they_were(small_two_branch: DemoFiles) -> None:
+    made = prepare(
+        small_two_branch.projectors, calibration=small_two_branch.calibration,
+        target="hermes-pcm-14nm", adc_bits=3, references="gain",
+    )  # fmt: skip
+    program = made.stages[-1].program
+    text, arrays = stored(program)
+    again = read_program(text, Constants(arrays), "program.json")
+    assert stored(again)[0] == text
+    apart = 0
+    for a, b in zip(layers_of(program), layers_of(again), strict=True):
+        x = np.random.default_rng(0).integers(-99, 99, (3, len(a.weight)))
+        np.testing.assert_array_equal(a.run(x), b.run(x))
+        apart += sum(one is not None and one.step.size > 1 for one in b.references)
+    assert apart
+    name = next(key for key in arrays if key.endswith("step"))
+    for change, said in ((0, "converter step 0: must be at least 1"), (0.5, "expected whole")):
+        broken = arrays | {name: arrays[name].astype(type(change)) * change}
+        with pytest.raises(CimError, match=said):
+            read_program(text, Constants(broken), "program.json")
+
+
 def layers_of(program: Program) -> list[CrossbarMvm]:
     return list(program.text.operations(CrossbarMvm).values())
 

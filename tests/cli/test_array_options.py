@@ -38,6 +38,7 @@ def compiled(
     return compile_
 
 
+@pytest.mark.thorough("random layers have ternary cells, too")
 def test_ternary_cells_are_verified(
     compiled: Callable[..., Path], cimtool: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

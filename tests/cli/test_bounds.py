@@ -51,6 +51,7 @@ def test_scores_come_with_their_bound_and_certain_ranks(
     assert 0 < bound < np.ptp(scores)
 
 
+@pytest.mark.thorough("a report with bounds, then a search")
 def test_search_says_which_ranks_are_certain(
     report: Path, cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -216,6 +216,7 @@ def test_verify_as_json_is_the_report_and_where_it_is(
     assert all(count["differing"] == 0 for count in found["bits"])
 
 
+@pytest.mark.thorough("a report of one sample")
 def test_one_sample_a_side_has_no_standard_error(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_one_sample_a_side_has_no_standard_error(
     assert "--samples is 1; expected at least 2 with --reference mc, for a standard" in one.err
 
 
+@pytest.mark.thorough("verification/test_run.py has the same without the command")
 def test_a_drift_over_its_limit_is_status_1_after_the_whole_report(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_export_copies_the_onnx_files_and_again_over_its_own(
             assert f"wrote {place / name}" in ran.out
 
 
+@pytest.mark.thorough("layouts have tests of their own")
 def test_a_two_branch_checkpoint_walks_the_whole_way(
     cimtool: Run, compiling: Run, small_two_branch: DemoFiles, tmp_path: Path
 ) -> None:

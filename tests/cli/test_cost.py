@@ -12,6 +12,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.plugins import targets_folder
+from cimtool.costs.schedule_render import schedule_json
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.cam import cam_origins
 from cimtool.hardware.target import target_names
@@ -76,7 +77,9 @@ def test_a_file_of_the_digital_unit_replaces_what_is_assumed(
     work = sum(told["query"]["digital"][k] for k in ("multiplications", "additions", "shifts"))
     work += told["query"]["digital"]["limits"]
     time = told["query"]["parts"]["digital"]["time_ns"]
-    assert (time["value"], time["low"]) == pytest.approx((work / 8 * 10, work / 8 * 10))
+    # A given clock is as wide as published times were found to be, or as one source.
+    assert time["value"] == pytest.approx(work / 8 * 10)
+    assert time["low"] < time["value"] < time["high"] <= 2 * time["value"]
     energies = [one["query"]["parts"]["digital"]["energy_pj"]["value"] for one in (plain, told)]
     assert energies[0] < energies[1]
     assert "the digital unit does 8 operations per cycle at 100 MHz, given" in told["assumptions"]
@@ -90,23 +93,25 @@ def test_a_batch_is_scheduled(
     arguments = ("cost", place, "--gallery", 50, "-o", tmp_path)
     ran = cimtool(*arguments, "--batch", 8)
     assert (ran.status, ran.err) == (0, "")
-    assert " queries per second, bound by the " in ran.out
+    assert " queries per second (" in ran.out
+    assert "), bound by the " in ran.out
     assert "Schedule of a batch of 8" in ran.out
     assert "no schedule is shorter than" in ran.out
     assert (tmp_path / "schedule.svg").is_file()
     assert "text: 8 items in " in (tmp_path / "schedule.svg").read_text()
-    one, many = (cimtool(*arguments, "--batch", n, "--json").json for n in (1, 8))
+    alone_cost, batch_cost = (api.cost(place, gallery=50, batch=n) for n in (1, 8))
+    one, many = schedule_json(alone_cost), schedule_json(batch_cost)
     for kind in ("text", "video", "query"):
-        alone, batch = one["schedule"][kind], many["schedule"][kind]
+        alone, batch, item = one[kind], many[kind], getattr(alone_cost, kind).to_json()
         # There is one latency of an item.
-        latency = one[kind]["latency_ns"]
+        latency = item["latency_ns"]
         assert batch["latency_ns"] == alone["latency_ns"] == latency
         assert alone["makespan_ns"]["value"] == pytest.approx(latency["value"])
         assert latency["value"] < batch["makespan_ns"]["value"] < 8 * latency["value"]
         assert batch["bound_ns"] <= batch["makespan_ns"]["value"]
-        assert alone["energy_pj"] == one[kind]["energy_pj"]
+        assert alone["energy_pj"] == item["energy_pj"]
         # Only the leakage of a shorter time is saved.
-        leakage = one[kind]["parts"]["leakage"]["energy_pj"]["value"]
+        leakage = item["parts"]["leakage"]["energy_pj"]["value"]
         times = batch["makespan_ns"]["value"] / (8 * latency["value"])
         saved = alone["energy_pj"]["value"] - batch["energy_pj"]["value"]
         assert saved == pytest.approx(leakage * (1 - times))
@@ -151,7 +156,7 @@ def test_cost_leaves_its_files_beside_the_bundles_own(
     assert not list(bundle.folder.glob(".partial-*"))
 
 
-def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_80_columns(
+def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out")
@@ -167,9 +172,10 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_80_columns(
         "raw int8 rows, GPU x 201", "Monte Carlo, K=10", "build, digital", "build, in the memory",
         "build, shortlist of 100",
     ]  # fmt: skip
-    for name, line in zip(names, lines[2:10], strict=True):
+    shown = [line for line in lines if line.startswith((" raw", " Monte", " build"))]
+    for name, line in zip(names, shown, strict=True):
         assert line.startswith(f" {name} ")
-    assert "[" in lines[2]
+    assert all(len(line) <= 100 for line in shown)
     assert "next: " not in ran.out
     measured = cimtool(*arguments, "--measure").out
     assert "raw int8 rows, CPU core: measured here on one core of " in measured

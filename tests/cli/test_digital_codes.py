@@ -36,7 +36,7 @@ def compiled(
     return compile_
 
 
-@pytest.mark.thorough("every code by the same way", quick=("mxint-4-gptq",))
+@pytest.mark.thorough("every code by the same way", quick=("mxfp-6-nearest",))
 @pytest.mark.parametrize(("encoding", "bits", "rounding"), CHOICES)
 def test_a_model_is_compiled_and_verified(
     encoding: str,

@@ -63,6 +63,7 @@ def seen(images: DemoFiles, tmp_path: Path) -> Path:
     return tmp_path / "seen.npz"
 
 
+@pytest.mark.thorough("a model of images from the start to its report")
 def test_costs_and_reports(images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     assert cimtool(*compiling(images, bundle, target="isaac-rram-128")).status == 0

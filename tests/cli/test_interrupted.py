@@ -66,6 +66,7 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_nothing(
     assert list(place.parent.iterdir()) == []
 
 
+@pytest.mark.thorough("a process that is stopped in the middle")
 def test_ctrl_c_keeps_the_earlier_bundle(
     cimtool: Run, compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_gallery_in_a_file_of_its_own_says_it(
         api.encode(small_bundle, tmp_path / "codes.npy", output=tmp_path / "gallery")
 
 
+@pytest.mark.thorough("a compilation and a report a kind of rows")
 def test_compile_and_verify_say_it(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, small_bundle: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_mistake_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough("a whole tuning")
 def test_judgements_are_taken_from_the_command_line(
     cimtool: Callable[..., Any], small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

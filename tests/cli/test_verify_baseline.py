@@ -89,6 +89,7 @@ def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
     assert verified(bundles[2], *given, *options).status == 0
 
 
+@pytest.mark.thorough("two reports")
 def test_a_run_that_is_refused_leaves_no_junit_file_of_an_earlier_one(
     verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ def ways_of(figures: list[tuple[float, float]], spread: float, items: int) -> li
 
 def test_two_lines_cross_where_arithmetic_says() -> None:
     # 0 + 3 M is less than 50,000 + 1 M below M = 25,000.
-    found = cheapest_by_size(lambda items: ways_of([(0, 3), (50_000, 1)], 1.0, items))
+    found = cheapest_by_size(lambda items, _: ways_of([(0, 3), (50_000, 1)], 1.0, items))
     assert [one.ways[0] for one in found] == ["raw rows", "CPU core"]
     assert found[0].items == 1000
     assert 25_000 <= found[1].items <= 25_000 * CLOSE
@@ -35,7 +35,7 @@ def test_two_lines_cross_where_arithmetic_says() -> None:
 def test_between_two_clear_answers_it_is_open() -> None:
     # With a factor of the root of 2 each way, one is less for sure where 2^(1/sqrt 2) times it is.
     sure = 2**0.5**0.5
-    found = cheapest_by_size(lambda items: ways_of([(0, 3), (50_000, 0.5)], 2**0.5, items))
+    found = cheapest_by_size(lambda items, _: ways_of([(0, 3), (50_000, 0.5)], 2**0.5, items))
     assert [one.ways for one in found] == [
         ("raw rows",), ("raw rows", "CPU core"), ("CPU core", "raw rows"), ("CPU core",)
     ]  # fmt: skip
@@ -60,7 +60,7 @@ figure = st.tuples(st.floats(0, 1e9), st.floats(1e-3, 1e4))
 def test_a_dense_scan_of_two_lines_shows_the_same(
     one: tuple[float, float], other: tuple[float, float], spread: float
 ) -> None:
-    found = cheapest_by_size(lambda items: ways_of([one, other], spread, items))
+    found = cheapest_by_size(lambda items, _: ways_of([one, other], spread, items))
     for items in (round(10 ** (3 + 5 * i / 197)) for i in range(198)):
         first, *rest = cheapest(ways_of([one, other], spread, items))
         said = [each for each in found if each.items <= items][-1]

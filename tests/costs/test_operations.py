@@ -111,12 +111,25 @@ def test_codes_at_steps_that_are_set_take_a_product_a_column_or_a_value_a_conver
     stored = StoredWeights(weight, crossbar)
     law = crossbar.law
     assert law is not None
-    one = AdcReferences(step, np.full((2, 2), 7))
+    one = AdcReferences.alike(step, np.full((2, 2), 7))
     one = one.with_equal_levels(law) if references == "levels" else one
     op = CrossbarMvm(
         stored, np.zeros(2, np.int64), np.ones(2), tuple(one for _ in crossbar.no_references)
     )
     assert counted(op, "x", types={"x": integer(("n", 5), 0, 7, 1.0)}) == expected
+
+
+def test_steps_of_columns_take_a_product_for_each_that_an_output_has() -> None:
+    """Two row groups of two outputs: 12 twice, 12 and 20, in each of two slices; 16 is a shift."""
+    crossbar = crossbar_of(
+        4, 2, 1, "differential", 5, "unsigned", 3, 4, "half-up", 32, references="gain"
+    )
+    stored = StoredWeights(np.arange(10).reshape(5, 2) - 5, crossbar)
+    for steps, products in (([[12, 12], [12, 20]], 3), ([[16, 8], [16, 12]], 1)):
+        one = AdcReferences(np.array(steps), np.full((2, 2), 7))
+        op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), (one, one))
+        found = counted(op, "x", types={"x": integer(("n", 5), 0, 7, 1.0)})
+        assert found == counts(2 * products, 2 + 2 * products)
 
 
 def test_what_no_compiled_program_holds_is_not_counted() -> None:

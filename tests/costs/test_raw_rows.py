@@ -10,7 +10,9 @@ import pytest
 from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.bundle_cost import BundleCost, bundle_cost
+from cimtool.costs.price_errors import ratio
 from cimtool.costs.raw_rows import TimesRaw, raw_query, row_width, times_raw
+from cimtool.costs.ways import times as ways_times
 
 BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"
 
@@ -43,17 +45,21 @@ def test_rows_that_no_longer_fit_the_buffer_are_read_from_dram() -> None:
     assert raw.digital.count("sram") == 0
 
 
-def test_a_query_is_a_multiple_of_raw_rows_at_the_same_ends_of_prices() -> None:
+def test_a_query_is_a_multiple_of_raw_rows_by_the_one_rule_of_intervals() -> None:
     found = estimated(1000)
     raw, query, times = raw_query(found), found.query, times_raw(found)
     assert raw is not None
     assert query is not None
     assert times is not None
-    own, other = query.energy_at_ends, raw.energy_at_ends
-    assert times.times.value == pytest.approx((own.value or 0) / (other.value or 1))
-    assert times.times.low == pytest.approx(
-        min((own.low or 0) / (other.low or 1), (own.high or 0) / (other.high or 1))
-    )
+    own, other = query.energy_pj, raw.energy_pj
+    assert own.value is not None
+    assert other.value is not None
+    assert times.times.value == pytest.approx(own.value / other.value)
+    expected = ratio(own.value, query.energy_by_price, other.value, raw.energy_by_price)
+    assert times.times == expected
+    (row,) = [one for one in found.ways if one.kind == "raw rows"]
+    (built,) = [one for one in found.ways if one.kind == "digital"]
+    assert ways_times(built, row) == expected
 
 
 def test_large_multiples_have_no_exponent() -> None:

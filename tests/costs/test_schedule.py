@@ -18,10 +18,9 @@ from cimtool.costs.schedule import (
     in_turn,
     lower_bound,
     once,
-    repeated,
-    shortest,
     tails,
 )
+from cimtool.costs.schedule_repeats import repeated, shortest
 from cimtool.costs.schedule_residents import most_saved
 
 DIGITAL, MEMORY = Resource("digital unit"), Resource("DRAM channel")

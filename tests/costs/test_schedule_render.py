@@ -15,6 +15,7 @@ from cimtool.costs.schedule_picture import chips_of, panel, schedule_svg
 from cimtool.costs.schedule_render import (
     batch_sentence,
     occupancy_table,
+    rate_range,
     residents_sentence,
     schedule_table,
 )
@@ -43,7 +44,7 @@ def test_a_pipeline_in_a_sentence(full_size: FullSize) -> None:
     longest = max(one.item_ns for one in video.occupancy)
     assert video.per_second.value == pytest.approx(1e9 / longest)
     assert batch_sentence(found) == (
-        f"{1e9 / longest:,.0f} videos per second, bound by the digital unit: "
+        f"{1e9 / longest:,.0f} videos per second ({rate_range(video)}), bound by the digital unit: "
         f"{known(found.video.latency_ns) / longest:.3g} times as many as one after another"
     )
     many = estimated(full_size, "isaac-rram-128", 1000)

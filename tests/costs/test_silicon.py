@@ -175,8 +175,8 @@ def test_parts_of_one_array_are_off_together_and_others_are_not() -> None:
     energy = Cost(parts=of).energy_pj
     assert (energy.value, energy.low) == (9, pytest.approx(9 - math.hypot(4, 2)))
     assert energy.high == pytest.approx(9 + math.hypot(6, 3))
-    ends = Cost(parts=of).energy_at_ends
-    assert (ends.low, ends.high) == (3, 18)
+    ends = Cost(parts=of).energy_by_price
+    assert ends == {"arrays": (5, 15), "memory": (7, 12)}
 
 
 def test_a_width_keeps_an_interval_that_is_wider_and_what_is_unknown() -> None:

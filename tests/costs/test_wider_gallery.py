@@ -10,9 +10,10 @@ import pytest
 from cimtool import api
 from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.demo.data import DemoFiles
+from cimtool.hardware.placement import placements
 
 
-@pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22"])
+@pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22", "ideal"])
 def test_two_galleries_tell_the_cost_of_a_third(
     target: str, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -35,6 +36,7 @@ def test_two_galleries_tell_the_cost_of_a_third(
     told = GalleryPair(one, two).at(items)
     assert told.gallery == items == three.gallery
     assert told.floorplan == three.floorplan
+    assert told.placements == placements(told.program, told.settings, {"score": items})
     assert told.query is not None
     assert three.query is not None
     assert told.query.conversions == three.query.conversions

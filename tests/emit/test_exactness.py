@@ -41,7 +41,7 @@ from cimtool.ir.types import Type, real
 from cimtool.simulation.simulator import Runner
 
 LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
-BLOCKS, BLOCK = 8, 90
+BLOCKS, BLOCK = 16, 45
 DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 
 
@@ -183,7 +183,7 @@ def test_optimisation_levels_and_threads_agree() -> None:
 FEATURES = (
     "half-up", "half-even", "floor", "table", "rows active", "polarity", "analog", "unit column",
     "reference column", "leak", "idle rows", "wide converter", "narrow converter", "slice",
-    "column", "cycle", "levels",
+    "column", "gain", "cycle", "levels",
 )  # fmt: skip
 
 
@@ -206,6 +206,7 @@ def features(crossbar: Crossbar) -> list[str]:
     return [name for name, has in present.items() if has]
 
 
+@pytest.mark.thorough("it counts the forms of every block")
 def test_random_cases_reach_every_form() -> None:
     """The seeds above clip, round, complement and mix."""
     seen: Counter[str] = Counter()

@@ -65,6 +65,7 @@ def same_as(row: Any, score: Score) -> None:
     }
 
 
+@pytest.mark.thorough("a report beside an evaluation")
 def test_metrics_are_those_of_verify(
     small_bundle: Path, small_trunk: DemoFiles, labelled: dict[str, Any], report: Report
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import optimize
+from target_files import eight_bits_at_most
 
 from cimtool import api
 from cimtool.base.errors import CimError
@@ -314,6 +315,7 @@ def test_few_calibration_rows_are_refused(small_trunk: DemoFiles, tmp_path: Path
         prepared(small_trunk, "least", calibration=tmp_path / "few.npz")
 
 
+@pytest.mark.thorough("two searches with rounding that learns")
 def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
     small_trunk: DemoFiles, tmp_path: Path, jobs: list[Job]
 ) -> None:
@@ -389,6 +391,19 @@ def test_weights_get_only_bits_that_their_code_has(small_trunk: DemoFiles) -> No
     (first, *_) = costs.layers
     assert costs.below(Width(first, "weight_bits"), 6) == (4,)
     assert costs.below(Width(first, "activation_bits"), 4) == (3, 2)
+
+
+@pytest.mark.thorough("a whole search on another target")
+def test_layers_get_no_more_bits_than_the_hardware_takes(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    def most(target: str | Path) -> int:
+        found = prepared(small_trunk, "least", target=target, weight_bits=8, input_bits=8)
+        own = [found.settings.of_layer(one) for one in ("text.fc1", "text.fc2", "text.mu")]
+        return max(max(one.weight_bits, one.input_bits) for one in own)
+
+    assert most("ideal") > 8
+    assert most(eight_bits_at_most(tmp_path)) == 8
 
 
 def test_the_solver_prints_nothing(

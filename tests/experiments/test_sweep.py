@@ -52,6 +52,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.thorough("a sweep beside a compilation")
 def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> None:
     files = small_trunk
     compiled = api.prepare(

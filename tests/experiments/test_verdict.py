@@ -31,6 +31,7 @@ def tuned_to(files: DemoFiles, folder: Path, **options: Any) -> Tuned:
     )
 
 
+@pytest.mark.thorough("a sweep and a report of the same")
 def test_it_is_that_of_verify_for_a_larger_gallery_and_other_samples(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

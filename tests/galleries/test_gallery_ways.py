@@ -30,7 +30,7 @@ def bundle(
 
 def ways_of(found: BundleCost) -> list[GalleryWay]:
     items = found.gallery or 0
-    return [of(items) for of in gallery_ways(found.bundle, found, found.pairs)]
+    return [way.at(items) for way in gallery_ways(found.bundle, found, found.pairs)]
 
 
 @pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))

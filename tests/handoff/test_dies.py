@@ -76,7 +76,7 @@ def test_codes_make_the_layer_sums(small_bundle: Path, index: int) -> None:
         at = crossbar.reference_of(k, c)
         one = layer.columns[at]
         assert one.law is not None
-        return codes[:, r, c, places[at]] * one.step + one.offset[r]
+        return codes[:, r, c, places[at]] * one.step[r] + one.offset[r]
 
     total = layer_mvm(x, layer, of_codes)
     np.testing.assert_array_equal(np.clip(total, op.lo, op.hi), op.run(x))

@@ -84,19 +84,19 @@ def test_every_code_that_a_column_reaches(
                 found = {one.code for one in own}
                 every = np.broadcast_arrays(references.offset, low, high)
                 for offset, lo, hi in np.stack(every, axis=-1).reshape(-1, 3):
-                    codes = law.codes(fine - offset, references.step)
+                    codes = law.codes(fine - offset, references.step.item())
                     assert set(codes[(sums >= lo) & (sums <= hi)].tolist()) <= found
                     checked += 1
                 for one in own:
                     shifted = np.array((one.sum << crossbar.reference_bits) - one.offset)
-                    assert law.codes(shifted, references.step) == one.code
+                    assert law.codes(shifted, references.step.item()) == one.code
                     assert one.offset in references.offset
                     assert low.min() <= one.sum <= high.max()
                 offsets = {one.offset for one in own}
                 for offset in offsets:
                     seen = [one.sum for one in own if one.offset == offset]
                     inside = (sums >= min(seen)) & (sums <= max(seen))
-                    codes = law.codes(fine[inside] - offset, references.step)
+                    codes = law.codes(fine[inside] - offset, references.step.item())
                     edges = np.flatnonzero(np.diff(codes))
                     assert {*sums[inside][edges].tolist()} <= {*seen}
                     assert {*sums[inside][edges + 1].tolist()} <= {*seen}

@@ -15,7 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.bundle.exporters import Exporter, Request, export_bundle
+from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.handoff.handoff import PARTS
 from cimtool.loading.embeddings import read_embeddings
@@ -196,13 +196,3 @@ def test_a_description_of_something_else_is_no_earlier_export(
     with pytest.raises(CimError, match="there: exists and is not an earlier export"):
         export_bundle(read_bundle(small_bundle), kind, folder)
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
-
-
-def test_its_size_is_known_before_it_is_written(
-    handoff: Path, small_bundle: Path, small_trunk: DemoFiles
-) -> None:
-    request = Request(inputs=read_embeddings(small_trunk.eval))
-    least = Exporter.named("handoff", "format").least_bytes(read_bundle(small_bundle), request)
-    written = [*handoff.glob("images/*/*/*"), *handoff.glob("taps/*/r*/*")]
-    size = sum(file.stat().st_size for file in written)
-    assert 0.9 * size < least <= size

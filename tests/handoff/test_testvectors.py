@@ -20,7 +20,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
-from cimtool.handoff.layers import hex_lines
+from cimtool.handoff.formats import hex_lines
 from cimtool.handoff.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, input_limits
 from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
@@ -180,7 +180,7 @@ def test_a_lossless_slice_has_the_step_0(
     found = Exported(tmp_path / "vectors", bundle)
     op = layers(bundle)["text.mu"]
     steps = [one["step"] for one in found.layout["layers"]["text.mu"]["slices"]]
-    assert steps == [0 if one is None else one.step for one in op.references]
+    assert steps == [0 if one is None else one.step.item() for one in op.references]
     assert (steps == [0] * len(steps)) == (adc_bits is None)
 
 
@@ -204,7 +204,9 @@ def shift_added(found: Exported, name: str) -> IntArray:
                 step = cut["step"][c] if isinstance(cut["step"], list) else cut["step"]
                 value = codes[:, r, c, k * width : (k + 1) * width]
                 own = offsets[r, k, c % offsets.shape[2]]
-                value = value << places if step == 0 else value * step + own
+                if step is None:
+                    step = found[f"{name}.steps"][r, k]
+                value = np.where(step == 0, value << places, value * step + own)
                 value = np.where(flipped[r, k], most * ones - value, value)
                 total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
             half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]
@@ -220,7 +222,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
 
 
 @pytest.mark.thorough("more of the same kind", quick=("slice",))
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_references_that_are_set_are_in_the_layout(
     small_trunk: DemoFiles, tmp_path: Path, kind: str
 ) -> None:
@@ -242,6 +244,10 @@ def test_references_that_are_set_are_in_the_layout(
         np.testing.assert_array_equal(found[f"{name}.shift_add"], shift_added(found, name))
         offsets += np.count_nonzero(own)
     assert offsets
+    if kind == "gain":
+        with pytest.raises(CimError, match='references = "gain" sets a step for each column, and'):
+            export_bundle(bundle, "handoff", tmp_path / "handoff", Request())
+        assert not (tmp_path / "handoff").exists()
 
 
 def test_stimuli_are_what_they_are_called(exported: Exported, small_trunk: DemoFiles) -> None:
@@ -313,7 +319,7 @@ def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> No
         assert one is not None
         own = slice(k * width, (k + 1) * width)
         above = found["text.fc1.sums"][..., own] * place - found["text.fc1.offsets"][:, None, k]
-        edges = found["text.fc1.thresholds"][k] * one.step
+        edges = found["text.fc1.thresholds"][k] * one.step.item()
         codes = (above[..., None] >= edges).sum(axis=-1)
         np.testing.assert_array_equal(codes, found["text.fc1.codes"][..., own])
         assert one.levels is not None
@@ -326,6 +332,7 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
     request = Request(layers="text.*u", say=said.append)
     export_bundle(bundle, "testvectors", tmp_path / "one", request)
     assert said == [
+        "takes about 42.0 kB: text.mu 42.0 kB",
         "text.mu: written, layer 1 of 1",
         "writing codes, features and logits of embeddings",
     ]
@@ -339,12 +346,14 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("kind", ["testvectors", "conductances", "onnx", "handoff"])
 def test_an_export_too_large_names_the_way_out(
-    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, small_bundle: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cimtool.handoff.testvectors.LARGEST", 10_000)
-    with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*layers"):
-        export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
+    with pytest.raises(
+        CimError, match=r"takes about .*, more than max_size of 10\.0 kB; expected f"
+    ):
+        export_bundle(read_bundle(small_bundle), kind, tmp_path / "large", Request(max_size=10_000))
     assert list(tmp_path.iterdir()) == []
 
 

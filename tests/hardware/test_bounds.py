@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from crossbars import PLAIN, at_steps, changed, mvm
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_crossbars import CONVERTING, MEASURED, drawn, input_limits, weight_limits
 
-from cimtool.hardware.bounds import column_bounds, conversion_error, lossless
+from cimtool.hardware.bounds import column_bounds, conversion_error, full_scale, lossless
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferences
 from cimtool.hardware.stored import StoredWeights
 
 
@@ -20,7 +23,9 @@ def isaac(encoding: str, adc_bits: int = 8) -> Crossbar:
 
 def is_lossless(stored: StoredWeights) -> bool:
     """True where no conversion can change the sums of any slice."""
-    return all(lossless(bounds, stored.crossbar) for bounds in stored.cells.bounds)
+    return all(
+        lossless(bounds, stored.crossbar, len(stored.weight)) for bounds in stored.cells.bounds
+    )
 
 
 @settings(max_examples=50)
@@ -42,6 +47,45 @@ def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
     x = np.full((1, 128), -1)
     stored = StoredWeights(weight, isaac("offset"))
     assert (mvm(x, stored, at_steps(stored.crossbar, (0,) * 4)) != x @ weight).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "quarters"),
+    [
+        # 2304 cells of a bit by a bit over 255 codes: 9.04 digits, in quarters 9.25.
+        ({"rows": 2304, "cell_bits": 1, "encoding": "offset"}, 37),
+        # Half of 128 x 3 with complements: 192 of 255 codes, and a step is at least a digit.
+        ({"rows": 128, "cell_bits": 2, "encoding": "offset-flip"}, 4),
+        ({"rows": 128, "cell_bits": 2, "encoding": "offset"}, 7),
+        # A pair's difference: 256 x 127 x 255 over 127 codes of a signed converter.
+        ({"rows": 256, "cell_bits": 7, "encoding": "differential", "dac_bits": 8}, 261_120),
+    ],
+)
+def test_the_full_scale_is_what_an_array_can_sum(given: dict[str, int], quarters: int) -> None:
+    inputs = "unsigned" if given.get("dac_bits") else "twos-complement"
+    crossbar = changed(PLAIN, **{"adc_bits": 8, "dac_bits": 1, "input_encoding": inputs, **given})
+    law = crossbar.law
+    assert law is not None
+    assert full_scale(law, crossbar, 10) == quarters
+    cut = replace(crossbar, tiling=replace(crossbar.tiling, active=crossbar.tiling.height // 2))
+    assert full_scale(law, cut, 10) == max(-(-quarters // 2), 4)
+
+
+@settings(max_examples=100)
+@given(CONVERTING, st.integers(1, 15), st.integers(0, 2**32 - 1))
+def test_no_sum_is_beyond_the_full_scale(crossbar: Crossbar, rows: int, seed: int) -> None:
+    whole, law = replace(crossbar, references="full-scale"), crossbar.law
+    assert law is not None
+    assume(law.ends[1])  # the codes -1 and 0 of one signed bit cover nothing above zero
+    rng = np.random.default_rng(seed)
+    stored = StoredWeights(drawn(rng, weight_limits(whole), (rows, 3)), whole)
+    step = full_scale(law, whole, rows)
+    lo, hi = (end * step for end in law.ends)
+    for least, most in stored.cells.bounds[: len(stored.slices)]:
+        assert lo <= least.min() << REFERENCE_BITS
+        assert most.max() << REFERENCE_BITS <= hi
+        if lossless((least, most), whole, rows):
+            assert step == 1 << REFERENCE_BITS
 
 
 @settings(max_examples=200)
@@ -66,7 +110,7 @@ def test_column_bounds_and_conversion_errors_hold(
         down, up = column_bounds(cells.digits, hardware, stored.cells.idle_sums)
         np.testing.assert_array_equal((down, up), bounds)
         error = conversion_error(bounds, law, references.step, references.offset, 0)
-        fits = lossless(bounds, hardware)
+        fits = lossless(bounds, hardware, rows)
         ends = [hardware.read(edge, references, 0) for edge in bounds]
         zeros = hardware.zero_digits
         for digits, zero in zip(hardware.digits(x), zeros, strict=True):

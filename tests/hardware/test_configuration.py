@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cimtool.base.errors import CimError
 from cimtool.hardware.configuration import level_notes, reference_notes
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import derived, load_target
@@ -54,6 +55,21 @@ def test_references_without_a_source_or_by_an_unconfirmed_one_are_noted() -> Non
         'references = "column" is an assumption: a source says of hermes-pcm-14nm that offsets can '
         "be set, and none says so of steps"
     )
+
+
+def test_steps_of_each_column_need_a_source_of_their_own() -> None:
+    target = load_target("hermes-pcm-14nm")
+    (said,) = reference_notes(target, resolve(target, None, {"references": "gain"}))
+    assert said == (
+        'references = "gain" is an assumption: a source says of hermes-pcm-14nm that offsets can '
+        "be set, and none says so of steps of each column"
+    )
+
+
+def test_steps_of_each_column_are_refused_where_only_a_number_of_steps_is_known() -> None:
+    target = load_target("prime-rram-256")
+    with pytest.raises(CimError, match='references = "gain": the target has 2 settings of a step'):
+        resolve(target, None, {"references": "gain"})
 
 
 @pytest.mark.parametrize("name", ["ideal", "dcim-28nm-isscc23", "colonnade-65nm"])

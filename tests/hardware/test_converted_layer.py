@@ -21,16 +21,16 @@ from cimtool.hardware.stored import StoredWeights
 
 def values(column: ConvertedColumns, p: IntArray, group: int) -> IntArray:
     """The values of sums in 2^-places of a digit, by the data of the law."""
-    law, step, offset = column.law, column.step, column.offset[group]
+    law, step, offset = column.law, column.step[group], column.offset[group]
     if law is None:
         return p
     if isinstance(law, UniformLaw):
         moved = p - offset + (step >> 1 if law.half else 0)
         codes = moved // step
-        tied = law.to_even and step % 2 == 0
+        tied = law.to_even & (step % 2 == 0)
         codes -= tied * (codes * step == moved) * (codes % 2)
         return np.clip(codes, law.lo, law.hi) * step + offset
-    reached = (p - offset << law.places)[..., None] >= law.thresholds * step
+    reached = (p - offset << law.places)[..., None] >= law.thresholds * step[:, None]
     return law.levels[reached.sum(axis=-1)] * step + offset
 
 

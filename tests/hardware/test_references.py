@@ -24,7 +24,7 @@ from cimtool.hardware.references import REFERENCE_BITS, AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
 
-KINDS = ("slice", "column", "cycle", "levels")
+KINDS = ("slice", "column", "gain", "cycle", "levels")
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -36,9 +36,10 @@ def set_at_random(
     groups = len(hardware.tiling.groups(rows))
     for k, one in enumerate(hardware.no_references):
         width = columns if k < hardware.reference_of(hardware.slices, 0) else 1
-        step = int(rng.integers(1, 1 << rng.integers(1, 9))) << hardware.fraction_bits
-        shape = (groups, width) if rng.integers(2) else (1, 1)
-        offset = rng.integers(-9 * step, 9 * step, shape)
+        shape, alike = (groups, width) if rng.integers(2) else (1, 1), not hardware.scope.gains
+        step = rng.integers(1, 1 << rng.integers(1, 9), (1, 1) if alike else (groups, width))
+        step <<= hardware.fraction_bits
+        offset = rng.integers(-9 * int(step.max()), 9 * int(step.max()), shape)
         levels = random_levels(rng, hardware.law) if hardware.scope.levels else None
         found.append(one if rng.integers(5) == 0 else AdcReferences(step, offset, levels))
     return tuple(found)
@@ -52,7 +53,7 @@ def test_a_conversion_by_hand() -> None:
     )  # fmt: skip
     assert hardware.places == REFERENCE_BITS
     stored = StoredWeights(np.array([[3, 9, 30]]), hardware)
-    ten, eight = 10, np.full((1, 3), 8)  # quarters of a digit
+    ten, eight = np.full((1, 1), 10), np.full((1, 3), 8)  # quarters of a digit
     x = np.ones((1, 1), np.int64)
     found = hardware.read(np.array([[3, 9, 30]]), AdcReferences(ten, eight), 0)
     # (3 - 2) / 2.5 = 0.4 and (9 - 2) / 2.5 = 2.8 are codes 0 and 3; 30 is beyond code 7.
@@ -86,10 +87,7 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
                         one = references[k * len(hardware.cycles) + c]
                     p = Fraction(int(digits[i, group] @ cells.digits[group, j].astype(np.int64)))
                     if one is not None:
-                        step, offset = (
-                            one.step * unit,
-                            int(one.of_group(r)[j % one.offset.shape[1]]) * unit,
-                        )
+                        step, offset = (int(part[j % len(part)]) * unit for part in one.of_group(r))
                         places = (p - offset) / step
                         half = {
                             "half-up": floor(places + Fraction(1, 2)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from target_files import eight_bits_at_most
 
 from cimtool.base.errors import CimError
 from cimtool.base.toml_files import validated
@@ -215,6 +216,26 @@ def test_contradictions_are_refused(flags: dict[str, object], sentence: str) -> 
     with pytest.raises(CimError) as caught:
         resolve(ISAAC, None, flags)
     assert str(caught.value).startswith(f'settings for target "isaac-rram-128": {sentence}')
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"weight_bits": 9}, "weight_bits = 9: the target takes at most 8 (weights.most_bits)"),
+        ({"input_bits": 9}, "input_bits = 9: the target takes at most 8 (input.most_bits)"),
+        (
+            {"layers": {"text.mu": {"activation_bits": 10}}},
+            'layers."text.mu": activation_bits = 10: the target takes at most 8 (input.most_bits)',
+        ),
+    ],
+)
+def test_no_layer_has_more_bits_than_the_hardware_takes(
+    flags: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    limited = load_target(eight_bits_at_most(tmp_path))
+    assert resolve(limited, None, {"weight_bits": 4, "activation_bits": 8}).weight_bits == 4
+    with pytest.raises(CimError, match=re.escape(sentence)):
+        resolve(limited, None, flags)
 
 
 def test_patterns_that_match_no_layer_are_found(tmp_path: Path) -> None:

@@ -452,20 +452,28 @@ def test_what_binds_no_reference_is_refused(
 @pytest.mark.parametrize(
     ("reference", "each", "said"),
     [
-        ("gain", "column", 'adc.settable[0].reference: "gain": a gain for each column is not'),
-        ("gain", "slice", 'adc.settable[0].reference: "gain": a gain for each column is not'),
-        ("step", "column", 'adc.settable[0]: step with each = "column": a gain for each column is'),
-        ("levels", "column", 'adc.settable[0]: levels with each = "column": a gain for each colu'),
+        ("gain", "column", '"gain": a gain is a step; expected "step" with each = "column"'),
+        ("levels", "column", "the columns of a slice share one table of levels; expected each = "),
     ],
 )
-def test_a_gain_for_each_column_is_refused_as_it_is_not_computed(
+def test_levels_of_each_column_and_a_gain_by_another_name_are_refused(
     tmp_path: Path, reference: str, each: str, said: str
 ) -> None:
     table = f'[[adc.settable]]\nreference = "{reference}"\neach = "{each}"\n'
     with pytest.raises(CimError, match=re.escape(said)) as caught:
         load_target(derived(tmp_path, f'{table}status = "confirmed"\nsource = "x"\n'))
     assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith('expected "step" or "levels" with each = "slice"')
+
+
+def test_a_step_for_each_column_is_a_reference_and_needs_a_range_with_its_settings(
+    tmp_path: Path,
+) -> None:
+    table = '[[adc.settable]]\nreference = "step"\neach = "column"\nsettings = 16\n'
+    end = 'status = "confirmed"\nsource = "x"\n'
+    (one,) = load_target(derived(tmp_path, f"{table}range = [1, 8]\n{end}")).settable
+    assert one.text() == "one for each column, 16 settings, 1 to 8 digits"
+    with pytest.raises(CimError, match="settings = 16: expected range = "):
+        load_target(derived(tmp_path, f"{table}{end}"))
 
 
 def test_what_can_be_set_is_one_of_the_parts_of_a_chip(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ DRAWN = {
 """Distributions, and the most that limits by tails may err as a share of those by the ends seen."""
 
 
-@pytest.mark.thorough("a statistical check over many draws", quick=("laplace-64",))
+@pytest.mark.thorough("a statistical check over many draws")
 @pytest.mark.parametrize("rows", [64, 512])
 @pytest.mark.parametrize("name", DRAWN)
 def test_rows_that_were_not_seen_lose_less_than_by_the_ends_that_were(name: str, rows: int) -> None:

@@ -133,7 +133,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
     )
 
 
-REFERENCES = "fixed", "slice", "column", "cycle", "levels"
+REFERENCES = "fixed", "slice", "column", "gain", "cycle", "levels"
 
 
 def varied(rng: np.random.Generator, hardware: Crossbar) -> Crossbar:

@@ -52,7 +52,7 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
     leaking = not digital and offset_sum == "digital" and rng.integers(3) > 0
     ratio_of = float(rng.choice([1.01, 1.5, 10.0, 99.0, 1e4]))
     transfer = None
-    references = str(rng.choice(["fixed", "fixed", "slice", "column", "cycle", "levels"]))
+    references = str(rng.choice(["fixed", "fixed", "slice", "column", "gain", "cycle", "levels"]))
     if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
         transfer = random_transfer(rng, adc_bits)
     weight_bits = rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)
@@ -87,17 +87,20 @@ def random_references(
     rows: int,
     columns: int,
 ) -> tuple[AdcReferences | None, ...]:
-    """AdcReferences with any steps near those, and offsets of columns, slices, or none."""
+    """References with any steps near those, and steps and offsets of columns, slices, or none."""
     groups = len(crossbar.tiling.groups(rows))
     found: list[AdcReferences | None] = []
     for k, one in enumerate(around):
         if one is None:
             found.append(None)
             continue
-        step = int(rng.integers(1, 2 * one.step + 1))
         width = columns if k < crossbar.reference_of(crossbar.slices, 0) else 1
-        shape = [(1, 1), (groups, width), (1, width)][rng.integers(3)]
-        reach = int(rng.integers(3)) * step * (1 << crossbar.converter.bits) // 2
+        shapes = [(1, 1), (groups, width), (1, width)]
+        of_steps = shapes[rng.integers(3) if crossbar.scope.gains else 0]
+        step, shape = rng.integers(1, 2 * one.step.item() + 1, of_steps), shapes[rng.integers(3)]
+        if crossbar.scope.gains and rng.integers(4) == 0:
+            step = 1 << rng.integers(0, 1 + one.step.item().bit_length(), of_steps)
+        reach = int(rng.integers(3)) * int(step.max()) * (1 << crossbar.converter.bits) // 2
         offset = rng.integers(-reach, reach + 1, shape)
         levels = random_levels(rng, crossbar.law) if crossbar.scope.levels else None
         found.append(AdcReferences(step, offset, levels))

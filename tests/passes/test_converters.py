@@ -136,9 +136,11 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     assert found is not None
     (tried,) = column_errors(op, x, op.crossbar.scope)
     assert tried is not None
-    scatters = {one.step: scatter(replace(op, references=(one,)), x) for one in tried.references}
+    scatters = {
+        one.step.item(): scatter(replace(op, references=(one,)), x) for one in tried.references
+    }
     assert len(scatters) == TRIED_STEPS
-    assert scatters[found.step] <= min(scatters.values()) * 1.0001
+    assert scatters[found.step.item()] <= min(scatters.values()) * 1.0001
 
 
 PLAIN = crossbar_of(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
@@ -184,7 +186,7 @@ def test_candidates_err_what_the_contract_says(form: str, kind: AdcReferenceKind
             exact = x @ op.weight + op.bias
             np.testing.assert_array_equal(exact + (errors + (1 << places >> 1) >> places), found)
             tried += 1
-    assert tried >= 5
+    assert tried >= (5 if op.crossbar.scope.chosen else 1)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -197,7 +199,7 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
     least = scatter(fitted, x)
     assert least > 0
     for k, one in enumerate(references):
-        for other in [] if one is None else [one.step >> 1, one.step << 1]:
+        for other in [] if one is None else [one.step.item() >> 1, one.step.item() << 1]:
             if other:
                 others = (*references[:k], AdcReferences.from_zero(other), *references[k + 1 :])
                 assert scatter(replace(fitted, references=others), x) >= least * 0.9999
@@ -206,14 +208,17 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_references_that_are_set_err_less(form: str) -> None:
     """The more of them can be set, the less; fixed ones are steps and offsets like any other."""
-    errors = []
+    errors = {}
     for kind in get_args(AdcReferenceKind):
         op, x = random_layer(replace(FORMS[form], references=kind))
-        errors.append(scatter(replace(op, references=fit_references(op, x)), x))
-    assert errors[2] < errors[0]
-    assert errors[1] < 1.1 * errors[0]
-    assert errors[3] < 1.05 * errors[2]
-    assert errors[4] < errors[2]
+        errors[kind] = scatter(replace(op, references=fit_references(op, x)), x)
+    # Steps of the full scale need be no power of two, which may suit a layer by chance.
+    assert errors["fixed"] < 1.1 * errors["full-scale"]
+    assert errors["column"] < errors["fixed"]
+    assert errors["slice"] < 1.1 * errors["fixed"]
+    assert errors["cycle"] < 1.05 * errors["column"]
+    assert errors["gain"] < errors["fixed"]
+    assert errors["levels"] < errors["column"]
 
 
 @pytest.mark.parametrize("kind", ["slice", "column"])
@@ -228,7 +233,7 @@ def test_each_polarity_has_a_step_and_an_offset_of_its_own(kind: AdcReferenceKin
     assert len(found) == hardware.slices == 2 * hardware.weights.slices
     positive, negative = found[2], found[3]  # of the high slice
     assert positive is not None
-    assert negative is None or negative.step < positive.step
+    assert negative is None or negative.step.item() < positive.step.item()
 
 
 def settable(reference: str, **limits: object) -> SettableReference:
@@ -248,24 +253,24 @@ def fitted(kind: AdcReferenceKind, *limits: SettableReference) -> list[AdcRefere
     return found
 
 
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_no_step_or_offset_is_out_of_its_range(kind: AdcReferenceKind) -> None:
     free = fitted(kind)
-    assert max(one.step for one in free) > 18
+    assert max(int(one.step.max()) for one in free) > 18
     assert min(int(one.offset.min()) for one in free) < 2
     limits = settable("step", range=[2.25, 4.5]), settable("offset", range=[0.5, 6.25])
     for one in fitted(kind, *limits):
-        assert 9 <= one.step <= 18
+        assert 9 <= one.step.min() <= one.step.max() <= 18
         assert 2 <= one.offset.min() <= one.offset.max() <= 25
 
 
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "gain", "cycle"])
 def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind) -> None:
     """Steps of 1, 2, 4 and 8 digits, and offsets of -8, 0, 8, 16 and 24 digits."""
     steps = settable("step", range=[1, 8], settings=4)
     offsets = settable("offset", range=[-8, 24], settings=5)
     for one in fitted(kind, steps, offsets):
-        assert one.step in (4, 8, 16, 32)
+        assert set(one.step.ravel().tolist()) <= {4, 8, 16, 32}
         assert set(one.offset.ravel().tolist()) <= {-32, 0, 32, 64, 96}
 
 
@@ -274,15 +279,75 @@ def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind
 def test_a_layer_has_no_more_steps_than_there_are_settings(
     kind: AdcReferenceKind, count: int
 ) -> None:
-    assert len({one.step for one in fitted(kind)}) >= 3
-    assert len({one.step for one in fitted(kind, settable("step", settings=count))}) <= count
+    assert len({one.step.item() for one in fitted(kind)}) >= 3
+    assert len({one.step.item() for one in fitted(kind, settable("step", settings=count))}) <= count
     said = settable("step", settings=count, range="words of the source")
-    assert len({one.step for one in fitted(kind, said)}) <= count
+    assert len({one.step.item() for one in fitted(kind, said)}) <= count
+
+
+def test_steps_of_columns_follow_the_spread_of_their_sums_and_lose_less() -> None:
+    """Columns whose weights differ by a factor of 8 share no step."""
+    hardware = changed(
+        PLAIN, encoding="differential", cell_bits=7, dac_bits=8, adc_bits=4,
+        input_encoding="unsigned",
+    )  # fmt: skip
+    rng, wide = np.random.default_rng(2), np.repeat([15, 120], 5)
+    weight, x = np.rint(wide * rng.uniform(-1, 1, (90, 10))), rng.integers(0, 256, (400, 90))
+    errors, found = {}, {}
+    for kind in ("column", "gain"):
+        stored = StoredWeights(weight.astype(np.int64), replace(hardware, references=kind))
+        bare = stored.crossbar.no_references
+        op = CrossbarMvm(stored, np.zeros(10, np.int64), np.ones(10), bare)
+        found[kind] = fit_references(op, x[:64])
+        off = replace(op, references=found[kind]).run(x[64:]) - x[64:] @ op.weight
+        errors[kind] = off.std(axis=0)
+    (one,) = found["gain"]
+    assert one is not None
+    assert one.step.shape == (len(stored.groups), 10)
+    assert one.step[:, 5:].min() > 2 * one.step[:, :5].max()
+    assert errors["gain"][:5].max() < errors["column"][:5].min() / 2
+    assert errors["gain"][5:].mean() < errors["column"][5:].mean() * 1.1
 
 
 def test_nothing_binds_references_that_are_fixed() -> None:
     found = fitted("fixed", settable("step", range=[8, 16]), settable("offset", range=[1, 2]))
-    assert [(one.step, one.counts_from_zero) for one in found] == [(4, True)] * len(found)
+    assert [(one.step.item(), one.counts_from_zero) for one in found] == [(4, True)] * len(found)
+
+
+def test_full_scale_is_one_step_whatever_the_sums() -> None:
+    """16 rows of digits to 15, driven by digits to 3: 720 over 31 codes, 23.23 in quarters."""
+    for limits in ((), (settable("step", range=[1, 2]),)):
+        found = fitted("full-scale", *limits)
+        assert [(one.step.item(), one.counts_from_zero) for one in found] == [(93, True)] * len(
+            found
+        )
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "said"),
+    [
+        ("charge-65nm-princeton", {}, "up to 9.25 times finer than what all of an array's rows"),
+        ("charge-65nm-princeton", {"references": "full-scale"}, None),
+        ("isaac-rram-128", {}, None),  # its codes cover what an array can sum
+        ("sonos-40nm", {}, None),  # a source says that its range can be set
+        ("dcim-28nm-isscc22", {}, None),
+    ],
+)
+def test_a_range_that_is_taken_as_set_without_a_source_is_a_warning(
+    target: str, flags: dict[str, str], said: str | None, small_trunk: DemoFiles
+) -> None:
+    files = small_trunk
+    made = prepare(
+        files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+    )
+    noted = [note for note in made.notes if "converters is taken as set" in note]
+    assert len(noted) == (said is not None)
+    for note in noted:
+        assert note.startswith('warning: references = "fixed": ')
+        assert said in note
+    for op in made.stages[-1].program.text.operations(CrossbarMvm).values():
+        if flags:
+            assert {one.step.item() for one in op.references if one is not None} == {37}
 
 
 def test_offsets_of_levels_are_within_their_range() -> None:
@@ -317,7 +382,7 @@ def test_units_of_columns_count() -> None:
         op = CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,))
         (found,) = fit_references(op, x)
         assert found is not None
-        steps.append(found.step)
+        steps.append(found.step.item())
     assert steps[0] > steps[1]
 
 
@@ -340,7 +405,7 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
     (found,) = fit_references(op, x)
     assert found is not None
-    assert found.step == 2
+    assert found.step.item() == 2
 
 
 WIDE = {"weight_bits": 14, "input_bits": 16, "activation_bits": 16}

@@ -17,7 +17,7 @@ LAW = UniformLaw(0, 3, "half-up")
 
 def sums_of(values: IntArray, weights: FloatArray) -> WeightedSums:
     def sums(references: AdcReferences) -> Iterator[tuple[IntArray, FloatArray]]:
-        yield values - references.of_group(0), weights
+        yield values - references.offset[0], weights
 
     return sums
 
@@ -46,7 +46,7 @@ def test_what_counts_more_is_read_finer() -> None:
 @pytest.mark.parametrize("step", [1, 4, 7, 12, 80])
 def test_equal_levels_convert_as_equal_steps_do(rounding: str, step: int) -> None:
     law = UniformLaw(-4, 3, rounding)  # type: ignore[arg-type]
-    one = AdcReferences(step, np.array([[3, -8]]))
+    one = AdcReferences.alike(step, np.array([[3, -8]]))
     p = np.stack([np.arange(-600, 600)] * 2, axis=1)
     same = one.with_equal_levels(law)
     same.check(law, SCOPES["levels"])

@@ -198,6 +198,7 @@ def test_a_screen_reader_finds_its_way(page: Page, address: str) -> None:
     assert page.locator("table:not(:has(caption))").count() == 0
 
 
+@pytest.mark.thorough("a second start of the browser")
 def test_the_page_is_whole_without_its_script(page: Page, chromium: Browser, address: str) -> None:
     page.goto(address)
     with chromium.new_page(java_script_enabled=False) as bare:

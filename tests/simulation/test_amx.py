@@ -49,6 +49,7 @@ def done(command: list[str], environment: dict[str, str]) -> str:
     return run.stdout.splitlines()[-1]
 
 
+@pytest.mark.thorough("kernels are compiled for an emulated CPU")
 @pytest.mark.parametrize(
     ("layers", "rows", "values"), [(40, 7, 8932), (30, 35, 29575)], ids=["a tile", "two tiles"]
 )

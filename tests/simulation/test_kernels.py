@@ -197,7 +197,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         found = tuple(
             None
             if rng.integers(5) == 0
-            else AdcReferences(
+            else AdcReferences.alike(
                 s,
                 rng.integers(-9 * s, 40 * s, shape),
                 random_levels(rng, hardware.law) if kind == "levels" else None,
@@ -213,13 +213,27 @@ def test_kernels_convert_from_any_offset_by_any_step(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize("wide", [0, 36])
+def test_kernels_convert_by_steps_of_columns(rounding: str, wide: int) -> None:
+    rng = np.random.default_rng(wide)
+    hardware = plain(references="gain", rounding=rounding, rows=50, accumulator_bits=60)
+    op = layer(rng, hardware, 133, 45)
+    shape = len(op.stored.groups), 45
+    steps = [rng.integers(4, 90, shape) << wide for _ in op.references]
+    found = tuple(AdcReferences(s, rng.integers(-999, 2999, shape)) for s in steps)
+    op = replace(op, references=(None, *found[1:]))
+    assert fused_cells(op.layer) is None
+    assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
 def reading_at(law: UniformLaw, step: int) -> conversions.Reading:
     """Conversions at one step, of the type that layers compile for: compiled code is cached."""
     none = conversions.NOTHING
     errors = ConverterErrors(none, none, none)
     return conversions.Reading(
-        0, 1, np.array([step]), np.array([-1]), none, law.lo, law.hi, law.half, law.to_even,
-        tables_of([law]), np.array([(0, 1)]), np.float32(0), errors, none,
+        0, 1, np.array([[[step]]]), np.array([[[-1]]]), none, law.lo, law.hi, law.half,
+        law.to_even, tables_of([law]), np.array([[[[0, 1]]]]), np.float32(0), errors, none,
     )  # fmt: skip
 
 
@@ -313,7 +327,7 @@ def test_cells_of_a_die_are_converted_by_references_that_are_set(fraction: int, 
     slices = tuple(_on_die(s, fraction, rng, 1 << fraction >> 1) for s in perfect.slices)
     cells = Cells(hardware, slices, fraction, 0)
     references = tuple(
-        AdcReferences(
+        AdcReferences.alike(
             int(rng.integers(3, 8)),
             rng.integers(-9, 40, (3, 37)),
             random_levels(rng, hardware.law) if kind == "levels" else None,

@@ -55,7 +55,7 @@ def layer_on_die(
     elif references == "column":
         shape = (len(stored.groups), width)
         steps = tuple(
-            AdcReferences(int(rng.integers(3, 9)) << places, rng.integers(-9, 9, shape), None)
+            AdcReferences.alike(int(rng.integers(3, 9)) << places, rng.integers(-9, 9, shape))
             for _ in steps
         )
     op = CrossbarMvm(stored, rng.integers(-99, 100, width), np.ones(width), steps)

@@ -63,6 +63,7 @@ def test_the_same_bundle_is_no_worse(bundle: Bundle, data: Embeddings, written: 
     assert {one["verdict"] for one in values["earlier"]["figures"]} == {"no difference"}
 
 
+@pytest.mark.thorough("two bundles and their reports")
 def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
     earlier = degraded.checks.earlier
     assert earlier is not None

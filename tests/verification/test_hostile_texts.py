@@ -97,6 +97,7 @@ def test_reports_show_them(hostile: Path, small_trunk: DemoFiles, tmp_path: Path
         check(file)
 
 
+@pytest.mark.thorough("reports show them by the same tables")
 def test_costs_show_them(hostile: Path, tmp_path: Path) -> None:
     assert run(["cost", str(hostile), "--gallery", "1000", "-o", str(tmp_path)]) == 0
     files = sorted(written(tmp_path))

@@ -77,7 +77,7 @@ def test_column_sums_are_those_at_the_taps(form: str) -> None:
     assert len(found) == len(columns)
     for one, (part, column) in zip(found, columns, strict=True):
         seen = sums[:, :, column.cycles, part]
-        step = None if column.law is None else column.step
+        step = None if column.law is None else column.one_step
         assert (one.lowest, one.highest) == (seen.min(), seen.max())
         assert one.conversions == seen.size
         assert one.step == (None if step is None else step / (1 << op.crossbar.places))

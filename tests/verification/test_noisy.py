@@ -171,6 +171,7 @@ def test_of_few_dies_the_worst_is_told_and_of_many_the_worst_twentieth(report: o
     assert "one die in twenty is worse than" in many
 
 
+@pytest.mark.thorough("a second report of dies")
 def test_limits_are_of_the_noise_free_model(analog: object, data: object, report: object) -> None:
     plain = api.verify(analog.folder, data, samples=4, report=report.folder)  # type: ignore[attr-defined,arg-type]
     assert plain.checks.metrics == report.found.checks.metrics  # type: ignore[attr-defined]

@@ -500,6 +500,7 @@ def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
         verify_bundle(bundle, embeddings_of(pairs(1, seed=9)), say=pytest.fail)
 
 
+@pytest.mark.thorough("a report of the smallest data")
 def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     report = verify_bundle(bundle, embeddings_of(pairs(2, seed=9)))
     assert report.drift.final.metrics["r1_text_to_video"] == 1

@@ -534,6 +534,7 @@ RAW_BETTER = (
 )
 
 
+@pytest.mark.thorough("three reports", quick=("near pairs",))
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -18,6 +18,12 @@ class Onnx(Exporter, name="onnx"):
         return {*ONNX_FILES, SHORTLIST}
 
     @classmethod
+    def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
+        """The bytes of the ONNX files that the bundle has."""
+        names = sorted(bundle.manifest["files"].keys() & cls.earlier(bundle.folder))
+        return {name: (bundle.folder / name).stat().st_size for name in names}
+
+    @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Copy the ONNX files that the bundle has."""
         for name in bundle.manifest["files"].keys() & {*ONNX_FILES, SHORTLIST}:

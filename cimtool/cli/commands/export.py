@@ -19,7 +19,8 @@ def command(out: Output, options: ExportOptions) -> None:
     `conductances` are the level and the target conductance of every cell, one CSV file per layer;
     put in measured conductances and `simulate` and `verify` read them with `--chip`. `handoff` is
     for a chip team: a golden model in C, and a Makefile that checks it; with --noise also the
-    cells of drawn dies and their outputs, as statistics.
+    cells of drawn dies and their outputs, as statistics. `c`, `images`, `taps` and `bench` are
+    parts of it.
     """
     read, output, name = read_bundle(options.bundle), options.output, options.format_name
     written = export_bundle(read, name, output, Request.of(read, options, out.say))

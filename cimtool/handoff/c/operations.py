@@ -182,7 +182,7 @@ def layer_definition(
     *_, last = record.columns
     laws: list[Law] = []
     converters = [
-        _converter(tables, f"{layer}.offset{index}", name, column, laws)
+        _converter(tables, (layer, index), name, column, laws)
         for index, column in enumerate(record.columns)
     ]
 
@@ -245,16 +245,24 @@ def in_blocks(cells: IntArray) -> IntArray:
 
 
 def _converter(
-    tables: ConstantTables, place: str, name: str, column: ConvertedColumns, laws: list[Law]
+    tables: ConstantTables,
+    place: tuple[str, int],
+    name: str,
+    column: ConvertedColumns,
+    laws: list[Law],
 ) -> tuple[object, ...]:
     """The fields of one converter; its law joins `laws` unless it is already there."""
-    law = column.law
+    law, (layer, index) = column.law, place
     if law is None:
-        return "0", 0, -1, -1
+        return "0", 0, -1, -1, -1
     if law not in laws:
         laws.append(law)
-    offset = tables.add(place, column.offset, "int64_t") if column.offset.any() else "-1"
-    return f"&{name}_law{laws.index(law)}", literal(column.step), column.exponent, offset
+    step, steps, offset = column.one_step, "-1", "-1"
+    if step is None:  # 1 says that they convert
+        step, steps = 1, tables.add(f"{layer}.step{index}", column.step, "int64_t")
+    if column.offset.any():
+        offset = tables.add(f"{layer}.offset{index}", column.offset, "int64_t")
+    return f"&{name}_law{laws.index(law)}", literal(step), column.exponent, steps, offset
 
 
 def _law(name: str, law: Law) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,6 +14,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.c.model import CModel, c_model
 from cimtool.handoff.c.operations import BLOCK
+from cimtool.handoff.formats import NUMBER_BITS
 from cimtool.handoff.layers import HandoffPart, HandoffSource
 from cimtool.handoff.stimuli import END_ROWS, embedding_rows
 from cimtool.handoff.taps import end_values
@@ -38,7 +40,7 @@ def write_c(source: HandoffSource, folder: Path) -> None:
     program = source.bundle.program
     model = c_model(program, source.bundle.model.name)
     expected = expected_of(program, model, source.request.inputs)
-    for name in ("cim.h", "check.c"):
+    for name in SOURCES:
         (folder / name).write_text(c_source(name), "utf-8")
     (folder / "model.h").write_text(model.header, "utf-8")
     (folder / "model.c").write_text(model.source, "utf-8")
@@ -48,6 +50,34 @@ def write_c(source: HandoffSource, folder: Path) -> None:
     header = check_header(model, expected, end_values(program))
     (folder / "check.h").write_text(header, "utf-8")
     (folder / "expected.bin").write_bytes(expected.content)
+
+
+def c_bytes(source: HandoffSource) -> int:
+    """The bytes of the model and of the numbers that it must show.
+
+    Raises CimError for a program with an operation that the model does not cover.
+    """
+    bundle, inputs = source.bundle, source.request.inputs
+    model = c_model(bundle.program, bundle.model.name)
+    weights, graphs = model.tables.size, {one.name: one for one in bundle.program.graphs}
+    rows = {
+        graph.name: len(embedding_rows(graph, inputs, END_ROWS, turns=True)[0])
+        for graph in (bundle.program.text, bundle.program.video)
+    }
+    numbers = 0
+    for one in model.seen:
+        shape = graphs[one.graph].types[one.value].shape
+        each = math.prod(extent for extent in shape if isinstance(extent, int))
+        numbers += each * (rows.get(one.phase) or math.prod(rows.values()))
+    sources = sum(len(c_source(name)) for name in SOURCES) + len(model.source) + len(model.header)
+    as_text = weights * HEADER_LETTERS * (weights < LARGEST_HEADER)
+    return sources + weights + as_text + NUMBER_BITS // 8 * numbers
+
+
+HEADER_LETTERS = 5
+"""Letters of a byte of the constants as C, about."""
+
+SOURCES = ("cim.h", "check.c")
 
 
 def c_source(name: str) -> str:
@@ -159,6 +189,8 @@ C_PART = HandoffPart(
         "floating point: the functions take codes of embeddings; model.h says how to make them.",
         "noise: the model's arrays are perfect.",
     ),
-    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c taps"),
+    # A model alone has no taps beside it.
+    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c $(wildcard taps)"),
+    size=lambda source: c_bytes(source),
     settings={"CC": "gcc", "CFLAGS": FLAGS},
 )

@@ -165,7 +165,7 @@ long long random_code(int lane, int cycle) {
         at = at * l->columns + column + now->lanes->weight[lane];
     if (c->offset >= 0)
         offset = CIM_TABLE(int64_t, weights, c->offset)[at];
-    return cim_code(c, cim_shl(sum, l->reference_bits) - offset);
+    return cim_code(c, cim_step(weights, c, at), cim_shl(sum, l->reference_bits) - offset);
 }
 
 long long random_added(int weight) { return cim_signed(added[column - first + weight]); }

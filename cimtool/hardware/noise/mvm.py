@@ -43,11 +43,13 @@ class ConverterErrors(NamedTuple):
     gain: IntArray
     bow: IntArray
 
-    def apply(self, p: IntArray, group: int, place: int, lowest: int, span: int) -> IntArray:
+    def apply(
+        self, p: IntArray, group: int, place: int, lowest: IntArray, span: IntArray
+    ) -> IntArray:
         """Column sums [n, N], less their offset, as a converter sees them.
 
         Its references are those at a `place`; its range starts at `lowest` and is `span` long, in
-        the units of the sums.
+        the units of the sums: one of each for all columns, or [N].
         """
         scaled = p * self.gain[group, place] + (1 << GAIN_BITS >> 1) >> GAIN_BITS
         bow = self.bow[group, place] * arch(p, lowest, span) + (1 << CURVE_BITS >> 1) >> CURVE_BITS
@@ -55,15 +57,15 @@ class ConverterErrors(NamedTuple):
         return moved
 
 
-def converter_span(law: Law, references: AdcReferences) -> tuple[int, int]:
-    """The start and the length of a converter's range, from its offset on."""
+def converter_span(law: Law, references: AdcReferences) -> tuple[IntArray, IntArray]:
+    """The starts and lengths of converters' ranges, from their offsets on: one for each step."""
     step, (lo, hi) = references.step, references.law(law).ends
     if references.levels is not None:
         return lo * step, (hi - lo) * step + references.width
     return lo * step, step << (hi - lo).bit_length()
 
 
-def arch(p: IntArray, lowest: int, span: int) -> IntArray:
+def arch(p: IntArray, lowest: IntArray, span: IntArray) -> IntArray:
     """4 u (1 - u) in 2^-CURVE_BITS, for u = (p - lowest) / span held to 0..1."""
     u = (np.clip(p - lowest, 0, span) << CURVE_BITS) // span
     risen: IntArray = u * ((1 << CURVE_BITS) - u) >> CURVE_BITS - 2
@@ -71,17 +73,17 @@ def arch(p: IntArray, lowest: int, span: int) -> IntArray:
 
 
 def draw_errors(
-    noise: ConverterNoise, rng: np.random.Generator, converters: IntArray, steps: Sequence[int]
+    noise: ConverterNoise, rng: np.random.Generator, converters: IntArray, steps: IntArray
 ) -> ConverterErrors:
     """The errors of a layer whose columns [groups, slices, N] go to the `converters` numbered.
 
-    `steps` [references], as many of each slice, are the mean widths of a code in the units of what
-    converters convert.
+    `steps` [groups, references, N], as many of each slice, are the mean widths of a code in the
+    units of what converters convert; extents of one stand for all.
     """
     drawn = noise.errors(int(converters.max()) + 1, rng)
-    each = np.repeat(converters, len(steps) // converters.shape[1], axis=1)
+    each = np.repeat(converters, steps.shape[1] // converters.shape[1], axis=1)
     offset, gain, bow = (errors[each] for errors in drawn)
-    code = np.array(steps, np.float64)[None, :, None]
+    code = steps.astype(np.float64)
     return ConverterErrors(
         round_half_up(offset * code),
         round_half_up(gain * (1 << GAIN_BITS)),
@@ -112,11 +114,12 @@ class MeasuredConverters:
         self, p: IntArray, law: Law, references: AdcReferences, group: int, k: int
     ) -> IntArray:
         """The values of column sums [n, N] of slice k; a code stands for what the law says."""
-        step, offset, law = references.step, references.of_group(group), references.law(law)
+        (step, offset), law = references.of_group(group), references.law(law)
         above = p - offset
         codes = law.codes(above, step)
         own = np.flatnonzero(self.table[group, k] >= 0)
-        edges = self.thresholds[self.table[group, k, own]] * np.int64(step)
+        steps = np.broadcast_to(step, p.shape[1])[own]
+        edges = self.thresholds[self.table[group, k, own]] * steps[:, None]
         codes[:, own] = law.lo + _passed(above[:, own] << THRESHOLD_BITS, edges)
         return law.values(codes, step) + offset
 
@@ -206,7 +209,8 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         references = self.layer.references[place]
         if self.errors is None or references is None or law is None:
             return p
-        offset, span = references.of_group(r), converter_span(law, references)
+        _, offset = references.of_group(r)
+        span = (part[min(r, len(part) - 1)] for part in converter_span(law, references))
         wrong: IntArray = self.errors.apply(p - offset, r, place, *span) + offset
         return wrong
 

@@ -25,6 +25,7 @@ from cimtool.hardware.noise.mvm import (
     NoisyMvm,
     converter_span,
 )
+from cimtool.hardware.references import exponents
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
 from cimtool.simulation.kernels.staircases import Tables, look_up, tables_of
@@ -48,12 +49,13 @@ class Reading(NamedTuple):
     """The conversions of column sums, as compiled code takes them.
 
     `rise`: binary places by which references are finer than sums. A slice has one reference per
-    cycle, or one for all cycles; `cycles` is their number. `steps` [references] are 0 if a sum is
-    not converted. `shifts` [references] are log2 of the steps, or -1 if a step is no power of two.
-    `offsets` [groups, references, N] are empty if all converters count from zero. Codes of equal
-    steps run from `lo` to `hi`; staircases have `tables`. `spans` [references, 2] come from
-    `converter_span`. A die adds the `scale` of fresh noise, converter `errors` and `multipliers`
-    [groups, slices, N]; those that it does not have are empty.
+    cycle, or one for all cycles; `cycles` is their number. `steps` [groups, references, N], or
+    [.., 1] if the columns of a slice share one, are 0 if a sum is not converted. `shifts` are log2
+    of the steps, or -1 if a step is no power of two. `offsets` [groups, references, N] are empty if
+    all converters count from zero. Codes of equal steps run from `lo` to `hi`; staircases have
+    `tables`. `spans` [groups, references, N or 1, 2] come from `converter_span`. A die adds the
+    `scale` of fresh noise, converter `errors` and `multipliers` [groups, slices, N]; those that it
+    does not have are empty.
     """
 
     rise: int
@@ -76,21 +78,29 @@ def reading_of(op: NoisyMvm) -> Reading:
     """Collect the conversions of a layer for compiled code."""
     columns, crossbar = op.layer.of_slices, op.crossbar
     law: Law = crossbar.law or UniformLaw(0, 0, "floor")
-    spans = [(0, 1) if one is None else converter_span(law, one) for one in op.layer.references]
+    steps = np.stack([one.step for one in columns], axis=1)
+    if all(one.one_step is not None for one in columns):
+        steps = steps[:, :, :1]
+    shape = len(steps), steps.shape[2]
+    spans = np.ones((2, shape[0], len(columns), shape[1]), np.int64)
+    for place, one in zip(range(len(columns)), op.layer.references, strict=False):
+        if one is not None:
+            for part, of_columns in zip(spans, converter_span(law, one), strict=True):
+                part[:, place] = of_columns
     offset = np.stack([one.offset for one in columns], axis=1)
     half, to_even = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
     return Reading(
         rise=crossbar.reference_bits,
         cycles=crossbar.reference_cycles,
-        steps=np.array([one.step for one in columns]),
-        shifts=np.array([one.exponent for one in columns]),
+        steps=steps,
+        shifts=exponents(steps),
         offsets=offset if offset.any() else NOTHING,
         lo=law.lo,
         hi=law.hi,
         half=half,
         to_even=to_even,
         tables=tables_of([one.law for one in columns]),
-        spans=np.array(spans),
+        spans=np.moveaxis(spans, 0, -1).copy(),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
         multipliers=NOTHING if op.factors is None else op.factors,
@@ -191,16 +201,18 @@ class ConversionKernel:
     def clipped(self, x: IntArray) -> float:
         """The share of column sums outside the converters' range, for inputs [n, K]."""
         columns = self.layer.of_slices
-        ends = [[end * one.step for end in one.law.ends] for one in columns if one.law is not None]
+        ends = [one.law.ends for one in columns if one.law is not None]
         if len(ends) < len(columns):
             return 0.0
-        lo, hi = np.moveaxis(self._by_cycle(np.array(ends)), -1, 0)[..., None]
+        # [2, groups, references, N or 1]
+        limits = np.array(ends, np.int64).T[:, None, :, None] * self.reading.steps
         digits, offsets = self.op.crossbar.digits(x), self.reading.offsets
         shares = []
         for r, (group, product) in enumerate(zip(self.groups, self.sums, strict=True)):
             sums = self._summed(np.ascontiguousarray(digits[:, :, group]), product)
             sums = sums.astype(np.int64) << self.reading.rise
             sums = sums - self._by_cycle(offsets[r]) if len(offsets) else sums
+            lo, hi = (self._by_cycle(end[r]) for end in limits)
             shares.append(np.mean((sums < lo) | (sums > hi)))
         return float(np.mean(shares))
 
@@ -237,6 +249,11 @@ def _read(  # type: ignore[no-untyped-def]
     p, none, added = np.empty(width, np.int64), np.zeros(width, np.int64), np.empty(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
     fresh, scaled = variances.shape[0] > 0, multipliers.shape[0] > 0
+    steps, shifts, spans = reading.steps, reading.shifts, reading.spans
+    shared = steps.shape[2] == 1 or errors.offset.shape[0] > 0 or len(reading.tables.entries) > 0
+    narrow = (reading.hi + 1 - reading.lo) * steps.max() < 1 << 50
+    in_vectors = not shared and narrow and not reading.to_even
+    alike = width // steps.shape[2]  # columns that share a step: all or one
     for i in range(rows):
         for k in range(slices):
             added[:] = 0
@@ -244,8 +261,8 @@ def _read(  # type: ignore[no-untyped-def]
                 _noise(variances, keys[i], group * slices + k, i, k, noise)
             for c in range(cycles):
                 at = k * reading.cycles + c % reading.cycles
-                step = reading.steps[at]
-                start = offsets[group, at] if step and offsets.shape[0] else none
+                converts = steps[group, at, 0] > 0
+                start = offsets[group, at] if converts and offsets.shape[0] else none
                 if fresh:
                     for j in range(width):
                         read = noise[c, j] * reading.scale
@@ -255,17 +272,21 @@ def _read(  # type: ignore[no-untyped-def]
                 else:
                     for j in range(width):
                         p[j] = (np.int64(sums[c, i, k, j]) + unused[c] << reading.rise) - start[j]
-                if step:
+                if converts and in_vectors:
+                    _divided_by_each(p, reading, steps[group, at])
+                for m in range(steps.shape[2] if converts and not in_vectors else 0):
+                    some = slice(m * alike, (m + 1) * alike)
+                    of, step, shift = p[some], steps[group, at, m], shifts[group, at, m]
                     if errors.offset.shape[0]:
-                        offset, gain = errors.offset[group, at], errors.gain[group, at]
-                        lowest, span = reading.spans[at]
-                        _err(p, offset, gain, errors.bow[group, at], lowest, span)
+                        offset, gain = errors.offset[group, at, some], errors.gain[group, at, some]
+                        lowest, span = spans[group, at, m]
+                        _err(of, offset, gain, errors.bow[group, at, some], lowest, span)
                     if len(reading.tables.entries):
-                        look_up(p, reading.tables, at, step, reading.shifts[at])
-                    elif reading.shifts[at] >= 0:
-                        _shifted(p, reading, reading.shifts[at])
+                        look_up(of, reading.tables, at, step, shift)
+                    elif shift >= 0:
+                        _shifted(of, reading, shift)
                     else:
-                        divided(p, reading, step)
+                        divided(of, reading, step)
                 if scaled:
                     half = 1 << FACTOR_BITS >> 1
                     for j in range(width):
@@ -320,6 +341,21 @@ def divided(p, reading, step):  # type: ignore[no-untyped-def]
         if even and code * step == moved:
             code &= -2
         p[j] = min(max(code, lo), hi) * step
+
+
+@jit
+def _divided_by_each(p, reading, steps):  # type: ignore[no-untyped-def]
+    """Convert with a step of each column, as `divided` does in vectors."""
+    lo, codes, half = reading.lo, reading.hi + 1 - reading.lo, 1 if reading.half else 0
+    above = p.view(np.float64)
+    for j in range(len(p)):
+        moved = p[j] - lo * steps[j] + half * (steps[j] >> 1)
+        p[j] = min(max(moved, 0), codes * steps[j] - 1) + EXPONENT_52
+    for j in range(len(p)):
+        wide = np.float64(steps[j])
+        above[j] = np.floor((above[j] - 2.0**52 + 0.5) / wide) * wide + 2.0**52
+    for j in range(len(p)):
+        p[j] += lo * steps[j] - EXPONENT_52
 
 
 @jit

@@ -177,7 +177,7 @@ def _narrow(adc: Array, reach: int, values: Array, signs: Array) -> bool:
 def _from_zero(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     """Conversions of sums up to `reach` that count from zero with steps that are powers of two."""
     cells, columns = layer.cells, layer.of_slices
-    steps = [one.step for one in columns]
+    steps = [int(one.step[0, 0]) for one in columns]
     if any(step & step - 1 for step in steps) or reach + max(*steps, 1) > INT32.max:
         return None
     adc = np.array([_adc(one) for one in columns], np.int32)
@@ -206,14 +206,17 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
 
         place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
 
-    None if a quotient has no reciprocal in 32 bits, or if ties round to the even code.
+    None if a quotient has no reciprocal in 32 bits, if ties round to the even code, or if columns
+    have steps of their own.
     """
     cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
     rise, width = crossbar.reference_bits, len(layer.bias)
     arguments, addends, steps, lowest = [], [], [], []
     begins, tables = [], tables_of([one.law for one in columns])
     for i, one in enumerate(columns):
-        law, step, fine, zero = one.law, one.step, rise, one.offset
+        law, step, fine, zero = one.law, one.one_step, rise, one.offset
+        if step is None:
+            return None
         half, begin = 0, -1
         if isinstance(law, StaircaseLaw):
             fine += law.places
@@ -285,7 +288,7 @@ def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
         far = one.reach
         if one.law is not None:
             furthest = max(map(abs, one.law.ends))
-            far = furthest * one.step + int(np.abs(one.offset).max())
+            far = furthest * int(one.step.max()) + int(np.abs(one.offset).max())
             far = (far >> crossbar.reference_bits + cells.finer) + 1
         largest.append(far * abs(one.cells.worth))
     of_slices = (max(largest[k : k + again]) for k in range(0, len(largest), again))

@@ -95,7 +95,7 @@ def test_errors_of_converters_of_a_plug_in_act_in_every_conversion(kit: SimpleNa
     x = np.zeros((1, 9), np.int64)
     low = np.arange(9) // 2 % 2
     # Two cycles, of which that of the sign counts -16: both see nothing but the converter.
-    expected = (-3 * low * found.layer.references[0].step) * (1 - 16) + found.perfect.bias
+    expected = (-3 * low * found.layer.references[0].step[0]) * (1 - 16) + found.perfect.bias
     np.testing.assert_array_equal(found.run(x)[0], expected)
     np.testing.assert_array_equal(fast_kernel(found, ())(x)[0], expected)
 

@@ -53,7 +53,7 @@ def set_at_random(op: CrossbarMvm, seed: int) -> tuple[AdcReferences, ...]:
     levels = op.crossbar.scope.levels
     shape = len(op.stored.groups), op.weight.shape[1]
     return tuple(
-        AdcReferences(
+        AdcReferences.alike(
             int(rng.integers(digit, 4 * digit)) >> (4 if levels else 0) or 1,
             rng.integers(-digit, 9 * digit, shape),
             random_levels(rng, op.crossbar.law) if levels else None,
@@ -168,7 +168,7 @@ def test_a_lossless_converter_rounds_noise_and_no_converter_does_not(
     noise = kit.noise(programming={"sigma": [0.02]})
     with_adc = kit.on_die(lossless(kit, adc_bits=9), noise)
     without = kit.on_die(lossless(kit, adc_bits=None), noise)
-    assert [one and one.step for one in with_adc.layer.references] == [
+    assert [one and one.step.item() for one in with_adc.layer.references] == [
         1 << with_adc.cells.finer
     ] * 3
     assert without.layer.references == (None, None, None)
@@ -267,7 +267,7 @@ def test_the_arch_is_the_parabola_for_wide_and_narrow_ranges() -> None:
 def test_errors_are_as_large_as_they_should_be() -> None:
     numbers = np.arange(4 * 2 * 3000).reshape(4, 2, 3000)
     adc = Adc(offset=0.5, gain=0.01, inl=0.25)
-    found = draw_errors(adc, np.random.default_rng(0), numbers, (256, 1280))
+    found = draw_errors(adc, np.random.default_rng(0), numbers, np.array([[[256], [1280]]]))
     for k, step in enumerate((256, 1280)):
         assert abs(found.offset[:, k].std() / (0.5 * step) - 1) < 0.04
         assert abs(found.bow[:, k].std() / (0.25 * step) - 1) < 0.04
@@ -276,7 +276,7 @@ def test_errors_are_as_large_as_they_should_be() -> None:
 
 def test_columns_of_one_converter_err_alike() -> None:
     numbers = np.arange(12).reshape(1, 1, 12) // 4
-    found = draw_errors(Adc(offset=1.0), np.random.default_rng(0), numbers, (256,))
+    found = draw_errors(Adc(offset=1.0), np.random.default_rng(0), numbers, np.array([[[256]]]))
     assert len(set(found.offset.ravel().tolist())) == 3
 
 

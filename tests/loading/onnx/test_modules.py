@@ -311,6 +311,7 @@ class InstanceNormed(nn.Module):
         return self.out(self.norm(x.view(-1, 2, 3)).flatten(1))
 
 
+@pytest.mark.thorough("exporters of torch take seconds")
 def test_an_instance_norm_with_running_statistics_is_a_batch_norm() -> None:
     if importlib.util.find_spec("onnxscript") is None:
         pytest.skip("there is no onnxscript")
@@ -370,6 +371,7 @@ def test_a_graph_that_is_refused_is_written_by_the_newer_exporter() -> None:
     assert model.layout == "onnx"
 
 
+@pytest.mark.thorough("exporters of torch take seconds")
 def test_exporters_write_nothing_to_standard_output(
     polynomial: Polynomial, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -641,6 +643,7 @@ def program() -> object:
     return torch.export.export(body(nn.SiLU()), (torch.zeros(2, 6),), dynamic_shapes=shapes)
 
 
+@pytest.mark.thorough("exporters of torch take seconds")
 def test_an_exported_program_comes_in_as_its_module() -> None:
     if importlib.util.find_spec("onnxscript") is None:
         pytest.skip("there is no onnxscript")

@@ -78,14 +78,14 @@ typedef struct {
     const int64_t *thresholds, *levels;
 } cim_law;
 
-/* The converters of a slice: their law; their step, 0 if lossless, 2^shift unless shift is -1; and
- * the place of the offsets that are subtracted first, int64_t [groups][columns], or [groups] for the
- * unit column (-1: no offsets). */
+/* The converters of a slice: their law; their step, 0 if lossless, 2^shift unless shift is -1; the
+ * place of steps of their own (-1: all have `step`), and of the offsets that are subtracted first
+ * (-1: no offsets), int64_t [groups][columns], or [groups] for the unit column. */
 typedef struct {
     const cim_law *law;
     int64_t step;
     int32_t shift;
-    int64_t offset;
+    int64_t steps, offset;
 } cim_converter;
 
 /* A layer on crossbars. `cells`, `flipped` and `bias` are places of tables in the weights:
@@ -167,10 +167,15 @@ static inline int64_t cim_leaked(const cim_layer *l, int32_t g, int32_t c, int64
     return l->leak * summed + (l->idle_sums ? l->idle_sums[g * l->cycles + c] : 0);
 }
 
-/* Tap 3: the code of a sum p; its offset is already subtracted. */
-static inline int64_t cim_code(const cim_converter *c, int64_t p) {
+/* The step of a converter. `at` is its column's place among steps and offsets. */
+static inline int64_t cim_step(const void *weights, const cim_converter *c, int64_t at) {
+    return c->steps < 0 ? c->step : CIM_TABLE(int64_t, weights, c->steps)[at];
+}
+
+/* Tap 3: the code of a sum p at a converter's step; its offset is already subtracted. */
+static inline int64_t cim_code(const cim_converter *c, int64_t step, int64_t p) {
     const cim_law *l = c->law;
-    int64_t code, rest, step = c->step;
+    int64_t code, rest;
     if (l->rounding == CIM_STAIRCASE) {
         int64_t below = 0, above = l->hi - l->lo;
         while (below < above) { /* thresholds before `below` are reached, those from `above` not */
@@ -191,18 +196,19 @@ static inline int64_t cim_code(const cim_converter *c, int64_t p) {
     return cim_clip(code, l->lo, l->hi);
 }
 
-/* The digital value read for a column sum. `at` is the column's place among the offsets. */
+/* The digital value read for a column sum. `at` is its place among steps and offsets. */
 static inline int64_t cim_read(const void *weights, const cim_layer *l, const cim_converter *c,
                                int64_t sum, int64_t at) {
-    int64_t p = cim_shl(sum, l->reference_bits), offset = 0, code;
+    int64_t p = cim_shl(sum, l->reference_bits), offset = 0, step, code;
     if (c->step == 0)
         return p;
+    step = cim_step(weights, c, at);
     if (c->offset >= 0)
         offset = CIM_TABLE(int64_t, weights, c->offset)[at];
-    code = cim_code(c, p - offset);
+    code = cim_code(c, step, p - offset);
     if (c->law->rounding == CIM_STAIRCASE)
         code = c->law->levels[code - c->law->lo];
-    return code * c->step + offset;
+    return code * step + offset;
 }
 
 /* Add `times` a table's numbers for row group g to the sums of the n columns from `first`. */

@@ -1,0 +1,115 @@
+"""`steps.txt`: the order in which arrays are written and read, and the settings of each read.
+
+A line begins with a word; the word determines how many words and decimal numbers follow, so that
+`$fscanf` reads them.
+"""
+
+from __future__ import annotations
+
+STEPS_FILE = "steps.txt"
+STEPS_VERSION = 2
+
+LAYER = {"layer": "the layer's name"}
+
+STEPS: dict[str, dict[str, str]] = {
+    "handoff": {"version": "of the format of this file"},
+    "array": {"rows": "word lines of an array", "columns": "cells of a word line"},
+    "lanes": {
+        "inputs": "bits of a lane of inputs",
+        "digits": "bits of a lane of digits",
+        "sums": "bits of a lane of sums and of codes",
+    },
+    "layer": LAYER
+    | {
+        "kind": "its kind of macro, `sv/kindN/`",
+        "rows": "rows of its weights",
+        "columns": "columns of its weights: its outputs",
+        "vectors": "inputs in `taps/`",
+        "groups": "row groups, which are driven one after the other",
+        "slices": "converted slices of a weight, one for each line `slice`",
+        "cycles": "input cycles, one for each line `cycle`",
+    },
+    "cells": LAYER
+    | {
+        "bits": "bits of a cell",
+        "polarities": "2 if a digit is a pair of cells, the positive less the negative",
+        "height": "word lines of a row of weights: 2 if pairs lie in rows",
+        "across": "weights side by side in an array",
+        "baseline": "what a cell of the digit 0 holds",
+        "complement": "a flagged column holds this less its digits",
+        "offset": "what digits of a weight count beyond the weight",
+        "unit": "1 if an array has a unit column, which measures the sum of the digits driven",
+        "reference": "1 if an array has a reference column, which is taken off every other sum",
+        "flags": "1 if columns may hold complements, `images/`",
+        "by_polarity": "1 if each cell of a pair is converted by itself: `slice` lines come in "
+        "twos, positive first",
+    },
+    "inputs": LAYER
+    | {
+        "bits": "bits of an input",
+        "addend": "added to an input before it is cut into digits",
+        "magnitude": "1 for digits of the magnitude, each with the sign of the input",
+    },
+    "converter": LAYER
+    | {
+        "kind": "0 none, 1 equal steps, 2 one table, 3 a table for each reference",
+        "lo": "lowest code",
+        "hi": "highest code",
+        "rounding": "of equal steps: 0 half-up, 1 half-even, 2 floor",
+        "sum_places": "binary places of a sum: it counts in 2^-sum_places of a digit",
+        "reference_places": "further binary places of steps, offsets and values",
+        "threshold_places": "binary places of thresholds, in steps",
+        "references": "cycles with their own references, or 1 for all cycles",
+        "leak": "what an erased cell conducts, in 2^-sum_places of a digit",
+    },
+    "slice": LAYER
+    | {
+        "number": "of the converted slice, from 0",
+        "shift": "its values count 2^shift",
+        "sign": "times 1 or -1",
+        "signed": "1 if a cell holds two's complement",
+        "factor": "times this",
+    },
+    "cycle": LAYER
+    | {
+        "number": "of the cycle, from 0",
+        "shift": "lowest bit of the input that it drives; its values count 2^shift",
+        "bits": "bits that it drives; 0: all from the shift on",
+        "sign": "its values count 1 or -1",
+        "zero": "the digit of the input 0, which drives idle rows",
+    },
+    "program": {
+        "array": "LAYER/rR.cC, the array in `images/` that is written",
+        "first": "first column of the layer that it holds",
+        "end": "last column of the layer that it holds, + 1",
+    },
+    "read": {
+        "array": "LAYER/rR.cC, in `taps/` and `constants/`",
+        "group": "gG, the row group in this array",
+        "band": "LAYER/rR, in `taps/`: rows that all arrays of a row share",
+        "start": "first row of weights that is driven",
+        "stop": "last row of weights that is driven, + 1",
+        "idle": "further rows, from `stop` on, that are driven with the digit `zero`",
+        "first": "first column of the layer that the array holds",
+        "end": "last column of the layer that the array holds, + 1",
+    },
+    "sum": LAYER,
+    "requantise": {
+        "requantisation": "LAYER/qN",
+        "value": "name of the value in the program",
+        "stages": "stages of `affine.hex`",
+    },
+    "end": {},
+}
+"""The lines: the word that begins one, and the fields after it by name."""
+
+WORDS = ("layer", "array", "group", "band", "requantisation", "value")
+"""The fields that are words; all others are decimal numbers."""
+
+
+def step_line(word: str, *values: str | int) -> str:
+    """A line of `steps.txt`; its fields are those of STEPS."""
+    if len(values) != len(STEPS[word]):
+        raise ValueError(f"a line {word} has {len(STEPS[word])} fields; got {len(values)}")
+    shown = (str(int(one)) if isinstance(one, int) else one for one in values)
+    return " ".join([word, *shown])
