@@ -122,7 +122,7 @@ class LineFile:
 
     @property
     def told(self) -> str:
-        """What it has, and the fields of a line by name."""
+        """A sentence on its lines, with the names of their fields."""
         return f"{self.what}, a line each: {', '.join(self.fields)}"
 
 

@@ -1,4 +1,4 @@
-"""A column of a hand-off by itself in cocotb: what is right passes, what is wrong is counted."""
+"""An array of a hand-off by itself in cocotb: what is right passes, what is wrong is counted."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def test_a_column_agrees_as_in_the_bench(
 ) -> None:
     folder = handoff_of_kind(kind, tmp_path)
     done = run_cocotb(folder)
+    # The bench has further sums, those of counts.txt.
+    for file in (folder / "directed").glob("*/counts.txt"):
+        file.write_text("", "utf-8")
     bench = counts(run_goal(folder, "icarus").stdout)
     found = counts(done.stdout)
     assert found == {"converter": bench["converter"]}, done.stdout

@@ -112,6 +112,7 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("bench"))
 
 
+@pytest.mark.thorough("compiles two benches; test_random_inputs has Verilator in the first tier")
 def test_verilator_agrees(handoff: Path) -> None:
     icarus, verilator = (run_goal(handoff, goal) for goal in ("icarus", "verilator"))
     assert counts(icarus.stdout) == counts(verilator.stdout)
@@ -157,6 +158,7 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == tap
 
 
+@pytest.mark.thorough("builds a bench twice")
 def test_a_source_that_changed_is_compiled_anew(handoff: Path, tmp_path: Path) -> None:
     assert run_goal(handoff, "icarus").returncode == 0
     copy = Path(shutil.copytree(handoff, tmp_path / "copy"))
