@@ -73,6 +73,31 @@ def test_a_serial_macro_agrees_on_what_it_shows(
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
 
 
+SERIAL_MISTAKES = {
+    "a quarter of the rows is not counted": ("(third + fourth);", "third;"),
+    "a threshold belongs to the code below": ("level >= threshold", "level > threshold"),
+    "the highest code is never reached": ("trial <= codes", "trial < codes"),
+}
+
+
+@pytest.mark.thorough("builds a bench for each mistake and goal")
+@pytest.mark.parametrize("goal", ["icarus", "random"])
+@pytest.mark.parametrize("mistake", SERIAL_MISTAKES)
+def test_a_wrong_serial_macro_is_found_at_its_codes(
+    mistake: str, goal: str, handoff: Path, tmp_path: Path
+) -> None:
+    right, wrong = SERIAL_MISTAKES[mistake]
+    source = (SERIAL / "serial_macro.sv").read_text("utf-8")
+    assert source.count(right) == 1
+    (tmp_path / "macro.sv").write_text(source.replace(right, wrong), "utf-8")
+    macro = f"MACRO={tmp_path / 'macro.sv'}"
+    done = run_goal(handoff, goal, macro, SERIAL_MACRO[1], "VECTORS=20")
+    found = counts(done.stdout)
+    assert done.returncode != 0
+    assert (found["digits"][1], found["sums"]) == (0, (0, 0))
+    assert found["codes"][1] > 0
+
+
 WRONG = {
     "never answers": (
         "assign shown = busy ? left == '0 : taken && chosen == '0;",

@@ -112,7 +112,6 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("bench"))
 
 
-@pytest.mark.thorough("compiles two benches; test_random_inputs has Verilator in the first tier")
 def test_verilator_agrees(handoff: Path) -> None:
     icarus, verilator = (run_goal(handoff, goal) for goal in ("icarus", "verilator"))
     assert counts(icarus.stdout) == counts(verilator.stdout)
