@@ -281,7 +281,13 @@ BENCH_PART = HandoffPart(
         MACRO: "the digital periphery of an array: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
         "tb_array.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
-        "tb_*.svh": "its parts: references, handshakes, images, the sums of `directed/`, `taps/`",
+        BOUNDARY: "the ports of the array in the bench",
+        "tb_references.svh": "references of converters, from `constants/`",
+        "tb_answers.svh": "handshakes: an input is offered, lanes answer and are compared",
+        "tb_images.svh": "images: word lines and flags of an array",
+        "tb_layer.svh": "settings of a layer, from `steps.txt`",
+        "tb_converter.svh": "the sums of `directed/`",
+        "tb_taps.svh": "inputs and right values of `taps/`",
         "lanes.svh": "what follows from the parameters: the lanes of an array, and their order",
         COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
@@ -293,7 +299,7 @@ BENCH_PART = HandoffPart(
         "with faults",
         "faults.txt": "one fault per line: its number, the tap that must find it, its file, the "
         f"kinds of macro in which it changes a number, or {NOWHERE}, and its name",
-        f"{FAULTY}/*.sv": "the macro with these faults, each chosen at run time",
+        f"{FAULTY}/*": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
         "`make icarus`, `make verilator` and `make mutants` need the simulators that they name, "
