@@ -285,7 +285,7 @@ BENCH_PART = HandoffPart(
         "tb_references.svh": "references of converters, from `constants/`",
         "tb_answers.svh": "handshakes: an input is offered, lanes answer and are compared",
         "tb_images.svh": "images: word lines and flags of an array",
-        "tb_layer.svh": "settings of a layer, from `steps.txt`",
+        "tb_layer.svh": "the output unit: layer sums, requantised values, the requantiser alone",
         "tb_converter.svh": "the sums of `directed/`",
         "tb_taps.svh": "inputs and right values of `taps/`",
         "lanes.svh": "what follows from the parameters: the lanes of an array, and their order",

@@ -14,7 +14,12 @@ from itertools import product
 
 import numpy as np
 
-from cimtool.handoff.directed import converter_inputs, population_counts
+from cimtool.handoff.directed import (
+    ConverterInput,
+    PopulationCount,
+    converter_inputs,
+    population_counts,
+)
 from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import mistakes
 from cimtool.handoff.stimuli import input_limits
@@ -293,8 +298,9 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
 def _number_facts(layer: DrivenLayer) -> Iterator[str]:
     """Yield the numbers at which a single fault of a converter, a count or an input shows."""
     counts = population_counts(layer)
-    codes = [{*()} for _ in range(layer.op.crossbar.slices)]
-    for one in (*converter_inputs(layer), *counts):
+    codes: list[set[int]] = [set() for _ in range(layer.op.crossbar.slices)]
+    inputs: list[ConverterInput | PopulationCount] = [*converter_inputs(layer), *counts]
+    for one in inputs:
         if one.slice < len(codes):
             codes[one.slice].add(one.code)
     yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
