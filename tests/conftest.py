@@ -31,7 +31,7 @@ Rows = np.ndarray
 
 LONGEST = (
     "handoff/test_bench.py",
-    "handoff/test_own_column.py",
+    "handoff/test_own_macro.py",
     "loading/onnx/test_architectures.py",
     "test_every_target.py",
     "handoff/test_random_inputs.py",

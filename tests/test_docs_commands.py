@@ -30,7 +30,7 @@ PAGES = [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[be]*/README.md")]
 NOT_RUN = "*Not run by the tests of the pages: "
 PROGRAMS = ("cimtool", "make", "python", ".venv/bin/python", "pip", "cc", "benchmarks")
 RUN_BY = {
-    "handoff-your-column.md": "handoff/test_own_column.py",
+    "handoff-your-macro.md": "handoff/test_own_macro.py",
     "layer-maps.md": "test_docs_layer_maps.py",
     "targets.md": "test_docs_targets.py",
 }

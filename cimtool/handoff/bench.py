@@ -5,6 +5,7 @@ All layers of a kind of macro have the same parameters.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,7 +17,18 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
-from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
+from cimtool.handoff.coverage import coverage
+from cimtool.handoff.faults import (
+    ADAPTER,
+    ARRAY,
+    BOUNDARY,
+    COLUMN,
+    FAULTS,
+    MACRO,
+    OUTPUT,
+    faulty,
+    layer_facts,
+)
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.handoff.steps import STEPS_VERSION, step_line
@@ -25,13 +37,21 @@ from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.report.page import render_text
 
-COCOTB = "column_cocotb.py"
-DEVICE = (COLUMN, MACRO, OUTPUT)
-SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh")
+COCOTB = "array_cocotb.py"
+DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
+PARTS_OF_BENCH = tuple(
+    f"tb_{part}.svh" for part in ("references", "answers", "images", "layer", "converter", "taps")
+)
+WITH_FAULTS = (*DEVICE, BOUNDARY)
+SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
+UNDER_TEST = " ".join(
+    f"{name}='$({name})'" for name in ("MACRO", "ADAPTER", "LATENCY", "MULTIPLEXED", "TIMEOUT")
+)
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
+COVERAGE = "coverage.json"
 
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
@@ -224,7 +244,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
             f"localparam {'bit' if isinstance(n, bool) else 'int'} {name} = {int(n)};"
             for name, n in parameters.items()
         ]
-        text = "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;\n"])
+        text = "\n".join(["package cim;", *lines, '`include "lanes.svh"', "endpackage\n"])
         text = text.replace("int SIGNED_CELLS", signed)
         (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
     for name in SOURCES:
@@ -232,14 +252,16 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     # Not a module of this package: it runs in a hand-off's folder.
     (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
     (folder / FAULTY).mkdir()
-    for name in DEVICE:
+    for name in WITH_FAULTS:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
     facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
     listed = []
     for number, one in enumerate(FAULTS, 1):
         where = ",".join(name for name, held in facts.items() if one.shows in held)
-        listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
+        listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
+    found = {one.name: coverage(one) for one in source.layers}
+    (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 def _source(name: str) -> str:
@@ -252,34 +274,50 @@ BENCH_PART = HandoffPart(
     write=write_bench,
     size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *DEVICE)),
     files={
-        COLUMN: "a column and its converter, the analog part: replace it with your own, "
-        "`make icarus COLUMN=...`",
-        MACRO: "the array of columns, and its digital periphery: cycles, shift-and-add",
+        ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
+        "own, `make all MACRO=... ADAPTER=...`",
+        ARRAY: "the reference array: its columns side by side",
+        COLUMN: "a column and its converter, the analog part",
+        MACRO: "the digital periphery of an array: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
-        "tb_macro.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
-        "tb_converter.svh": "a column by itself, with the sums of `directed/`",
-        COCOTB: "the same in cocotb, with the references of each converter from `constants/`",
+        "tb_array.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
+        BOUNDARY: "the ports of the array in the bench",
+        "tb_references.svh": "references of converters, from `constants/`",
+        "tb_answers.svh": "handshakes: an input is offered, lanes answer and are compared",
+        "tb_images.svh": "images: word lines and flags of an array",
+        "tb_layer.svh": "the output unit: layer sums, requantised values, the requantiser alone",
+        "tb_converter.svh": "the sums of `directed/`",
+        "tb_taps.svh": "inputs and right values of `taps/`",
+        "lanes.svh": "what follows from the parameters: the lanes of an array, and their order",
+        COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
+        COVERAGE: "the codes, counts of rows, inputs and bits of accumulators that vectors reach, "
+        "and why they reach no others",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
-        "faults.txt": "one fault per line: its number, the tap that must find it, the kinds of "
-        f"macro in which it changes a number, or {NOWHERE}, and its name",
-        f"{FAULTY}/*.sv": "the macro with these faults, each chosen at run time",
+        "faults.txt": "one fault per line: its number, the tap that must find it, its file, the "
+        f"kinds of macro in which it changes a number, or {NOWHERE}, and its name",
+        f"{FAULTY}/*": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
         "`make icarus`, `make verilator` and `make mutants` need the simulators that they name, "
         "`make cocotb` Icarus Verilog and cocotb 2",
     ),
     goals={
-        "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
-        "verilator": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh verilator '$(COLUMN)'",),
-        "cocotb": ("@PYTHON='$(PYTHON)' sh sv/bench.sh cocotb '$(COLUMN)'",),
-        "mutants": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "icarus": (f"@{UNDER_TEST} sh sv/bench.sh icarus",),
+        "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
+        "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
+        "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "all": ("@$(MAKE) -j2 -O icarus verilator random cocotb mutants",),
     },
     settings={
-        "COLUMN": f"sv/{COLUMN}",
+        "MACRO": f"sv/{ARRAY} sv/{COLUMN}",
+        "ADAPTER": f"sv/{ADAPTER}",
+        "LATENCY": "0",
+        "MULTIPLEXED": "1",
+        "TIMEOUT": "10000",
         "PYTHON": "python3",
         "OPTIMIZE": "-O1",
         "VERILATED": "build/verilated",
@@ -371,8 +409,8 @@ RANDOM_PART = HandoffPart(
     uncovered=("`make random` needs Verilator and a C compiler",),
     goals={
         "random": (
-            f"@CC='$(CC)' {VERILATOR_SETTINGS} sh sv/bench.sh random '$(COLUMN)' $(VECTORS) "
-            "$(SEED) $(FAULT)",
+            f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} VECTORS=$(VECTORS) SEED=$(SEED) "
+            "FAULT=$(FAULT) sh sv/bench.sh random",
         )
     },
     settings={"VECTORS": "1000", "SEED": "1", "FAULT": "0"},

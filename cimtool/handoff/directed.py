@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.formats import PLACES, NumberFile
+from cimtool.handoff.formats import PLACES, LineFile, NumberFile
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.hardware.converted_layer import ConvertedColumns
@@ -37,6 +37,57 @@ class ConverterInput(NamedTuple):
     digits: int
     sum: int
     code: int
+
+
+class PopulationCount(NamedTuple):
+    """Rows that conduct in one bit of the cells, and the sum and code of a converter.
+
+    The first `rows` rows are driven by a digit of 1, and every cell holds `cell`: a single bit,
+    negative in a pair's second cell.
+    """
+
+    slice: int
+    cycle: int
+    offset: int
+    cell: int
+    rows: int
+    sum: int
+    code: int
+
+
+def population_counts(layer: DrivenLayer) -> list[PopulationCount]:
+    """Every number of rows that conduct, in each bit of a column's cells, as far as sums reach.
+
+    The references are those of a converter's first cycle, with one of its offsets. The unit column
+    is left out.
+    """
+    found: list[PopulationCount] = []
+    op, crossbar, held = layer.op, layer.op.crossbar, layer.op.layer.cells
+    height, bits = int(held.heights.max()), layer.image.cell_bits
+    cells = [1 << p for p in range(bits)]
+    if layer.image.polarities > layer.polarities:
+        cells += [-cell for cell in cells]
+    for k in range(crossbar.slices):
+        column = op.layer.columns[crossbar.reference_of(k, 0)]
+        signed = layer.image.slices[k // layer.polarities].signed
+        offset, least, most = next(_reaches(op, column)) if column.law else _lossless_reach(column)
+        for cell in cells:
+            value = -cell if signed and cell == 1 << bits - 1 else cell
+            for rows in range(height + 1):
+                total = (value * rows << held.fraction_bits) + held.leak * rows
+                if least <= total <= most:
+                    code = total
+                    if column.law is not None:
+                        code = int(_codes(op, column, np.array(total), offset))
+                    found.append(PopulationCount(k, 0, offset, cell, rows, total, code))
+    # Cells are written once for each bit.
+    return sorted(found, key=lambda one: (one.cell, one.slice, one.rows))
+
+
+def _lossless_reach(column: ConvertedColumns) -> tuple[int, int, int]:
+    """No offset, and the smallest and the largest sum of columns whose codes are their sums."""
+    lows, highs = column.bounds
+    return 0, int(lows.min()), int(highs.max())
 
 
 def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
@@ -152,33 +203,69 @@ def _nearest(
     return inside[np.arange(len(sums)), best], totals[best]
 
 
-def converter_text(layer: DrivenLayer) -> str:
-    """A line for each input: the fields of `ConverterInput`, in decimal."""
-    return "".join(f"{' '.join(map(str, one))}\n" for one in converter_inputs(layer))
+def directed_text(inputs: Sequence[ConverterInput | PopulationCount]) -> str:
+    """A line for each input: its fields, in decimal."""
+    return "".join(f"{' '.join(map(str, one))}\n" for one in inputs)
 
 
-CONVERTER_FIELDS = {
-    "slice": "the converted slice; the number of slices for the unit column",
-    "cycle": "the cycle whose references it has; 0 if all share them",
-    "offset": "what the converter takes off first",
-    "cells": "the sum of cells times digits",
-    "digits": "the sum of the digits alone",
-    "sum": "`(cells << sum_places) + leak * digits`, at the converter",
-    "code": "what the converter makes of it",
+LINES = {
+    "converter": LineFile(
+        "{layer}/converter.txt",
+        "both sides of every threshold that a column reaches",
+        {
+            "slice": "the converted slice; the number of slices for the unit column",
+            "cycle": "the cycle whose references it has; 0 if all share them",
+            "offset": "what the converter takes off first",
+            "cells": "the sum of cells times digits",
+            "digits": "the sum of the digits alone",
+            "sum": "`(cells << sum_places) + leak * digits`, at the converter",
+            "code": "what the converter makes of it",
+        },
+        where="converters",
+    ),
+    "counts": LineFile(
+        "{layer}/counts.txt",
+        "every number of rows that conduct, in each bit of the cells, as far as sums reach",
+        {
+            "slice": "the converted slice",
+            "cycle": "the cycle whose references it has: 0",
+            "offset": "what the converter takes off first",
+            "cell": "what each cell of the column holds, one bit; below 0: in a pair's second cell",
+            "rows": "the rows, from the first on, that are driven by the digit 1; others by 0",
+            "sum": "`rows * ((cell << sum_places) + leak)`, at the converter, with the highest bit "
+            "of a cell in two's complement counted as negative",
+            "code": "what the converter makes of it; the sum if there is none",
+        },
+    ),
 }
-"""The numbers of a line of `converter.txt`: the fields of ConverterInput."""
+"""The files of `directed/` that have several numbers a line, by the names of INPUTS.
 
-CONVERTER_FILE = "{layer}/converter.txt"
+Their fields are those of ConverterInput and PopulationCount.
+"""
 
-
-def converter_bytes(layer: DrivenLayer) -> int:
-    """About the bytes of `converter.txt`, two lines for each code of each converter."""
-    law = layer.op.crossbar.law
-    return 0 if law is None else 2 * LINE * (law.hi - law.lo + 2) * len(layer.op.layer.columns)
-
+INPUTS: dict[str, Callable[[DrivenLayer], Sequence[ConverterInput | PopulationCount]]] = {
+    "converter": converter_inputs,
+    "counts": population_counts,
+}
+"""The lines of each file of LINES."""
 
 LINE = 24
-"""Letters of a line of `converter.txt`, about."""
+"""Letters of a line of these files, about."""
+
+
+def line_bytes(layer: DrivenLayer) -> int:
+    """About the bytes of the files of LINES.
+
+    They have two lines for each code of each converter, and one for each number of rows, bit of a
+    cell and slice.
+    """
+    crossbar, image = layer.op.crossbar, layer.image
+    bits = image.cell_bits * (image.polarities // layer.polarities)
+    lines = crossbar.slices * bits * (int(layer.op.layer.cells.heights.max()) + 1)
+    if crossbar.law is not None:
+        lines += 2 * (crossbar.law.hi - crossbar.law.lo + 2) * len(layer.op.layer.columns)
+    return LINE * lines
+
 
 NUMBERS = {
     "requantiser_in": NumberFile(
@@ -199,10 +286,11 @@ NUMBERS = {
 def write_directed(source: HandoffSource, folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: inputs of requantisers and converters, and results."""
     for layer in source.layers_told("directed numbers"):
-        if "converters" in layer.facts:
-            own = place_in(folder, layer.name)
-            own.mkdir(exist_ok=True)
-            (own / "converter.txt").write_text(converter_text(layer), "utf-8")
+        for name, lines in LINES.items():
+            if not lines.where or lines.where in layer.facts:
+                file = place_in(folder, lines.path.format(layer=layer.name))
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(directed_text(INPUTS[name](layer)), "utf-8")
         for place, after in layer.requantisations.items():
             x = layer.directed[place]
             NUMBERS["requantiser_in"].write(folder, x, requantisation=place)
@@ -215,8 +303,7 @@ DIRECTED_PART = HandoffPart(
     write=write_directed,
     formats=NUMBERS,
     files={
-        CONVERTER_FILE.format(**PLACES): "both sides of every threshold that a column reaches, a "
-        f"line each: {', '.join(CONVERTER_FIELDS)}",
+        **{one.path.format(**PLACES): one.told for one in LINES.values()},
     },
-    size=lambda source: sum(map(converter_bytes, source.layers)),
+    size=lambda source: sum(map(line_bytes, source.layers)),
 )

@@ -1,7 +1,9 @@
-"""Faults of a macro that the bench must find, each at a named tap.
+"""Faults of an array and its periphery that the bench must find, each at a named tap.
+
+Those of `BOUNDARY` lie between the bench and the array: any array shows them.
 
 `faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
-an expression becomes `(tb_macro.fault == n ? wrong : right)`.
+an expression becomes `(tb_array.fault == n ? wrong : right)`.
 """
 
 from __future__ import annotations
@@ -12,13 +14,24 @@ from itertools import product
 
 import numpy as np
 
+from cimtool.handoff.directed import (
+    ConverterInput,
+    PopulationCount,
+    converter_inputs,
+    population_counts,
+)
 from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import mistakes
+from cimtool.handoff.stimuli import input_limits
 from cimtool.handoff.taps import Taps, column_places, taps
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.stored import cell_digits
 
-COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
+ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
+BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
+
+CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
+"""A code, a population count and an input at which alone a part is wrong."""
 
 NARROW_BITS = 18
 """Bits of the accumulator that is too narrow."""
@@ -28,7 +41,8 @@ NARROW_BITS = 18
 class Fault:
     """An expression `right`, which occurs once in a source, and its replacement `wrong`.
 
-    The fault changes a number in layers that have the fact `shows` (`layer_facts`); all have ANY.
+    It is found at `tap`, or at one of several, with `|` between them. The fault changes a number in
+    layers that have the fact `shows` (`layer_facts`); all have ANY.
     """
 
     name: str
@@ -40,7 +54,81 @@ class Fault:
 
 
 _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
-    ("sums", MACRO): (
+    ("sums", BOUNDARY): (
+        (
+            "a cell is written wrongly",
+            "(write_data)",
+            "write_data ^ LINE'(write_row == 1)",
+            "ANY",
+        ),
+        ("two word lines are swapped", "(write_row)", "write_row ^ $clog2(ROWS)'(1)", "ANY"),
+        ("a row is not driven", "(drive)", "drive & ~(DIGIT_BITS*ROWS)'(1)", "ANY"),
+        (
+            "two rows are swapped",
+            "(drive)",
+            "{drive[DIGIT_BITS*ROWS-1:2], drive[0], drive[1]}",
+            "ANY",
+        ),
+    ),
+    ("codes", BOUNDARY): (
+        ("valid comes a clock before the codes", "{shown}", "shown_before", "ANY"),
+        (
+            "two lanes are swapped",
+            "{shown}",
+            "{shown[CONVERTED*CODE_BITS-1:2*CODE_BITS], shown[CODE_BITS-1:0], "
+            "shown[2*CODE_BITS-1:CODE_BITS]}",
+            "ANY",
+        ),
+        (
+            "the lowest bit of a code is stuck",
+            "{shown}",
+            "shown & ~(CONVERTED*CODE_BITS)'(1)",
+            "ANY",
+        ),
+        (
+            "two bits of a code are swapped",
+            "{shown}",
+            "{shown[CONVERTED*CODE_BITS-1:2], shown[0], shown[1]}",
+            "ANY",
+        ),
+    ),
+    ("codes|converter", BOUNDARY): tuple(
+        (
+            f"one converter is wrong at code {code}",
+            "{shown}",
+            f"shown ^ (CONVERTED*CODE_BITS)'(shown[CODE_BITS-1:0] == {code})",
+            f"CODE_{code}",
+        )
+        for code in CODES_WRONG
+    ),
+    ("answers", BOUNDARY): (
+        ("a lane never answers", "{answering}", "answering & ~CONVERTED'(1)", "ANY"),
+        (
+            "lanes answer twice",
+            "{answering}",
+            "answering | answering_before",
+            "ANY",
+        ),
+    ),
+    ("sums|converter", COLUMN): tuple(
+        (
+            f"a population count is wrong at {count}",
+            "32'(conducting)",
+            f"32'(conducting) + 32'(conducting == {count})",
+            f"COUNT_{count}",
+        )
+        for count in COUNTS_WRONG
+    ),
+    ("codes|converter", COLUMN): tuple(
+        (
+            f"converters are wrong at code {code}",
+            "CODE_BITS'(quotient)",
+            f"CODE_BITS'(quotient) ^ CODE_BITS'(quotient == {code})",
+            f"CODE_{code}",
+        )
+        for code in CODES_WRONG
+    ),
+    ("sums", ARRAY): (
         (
             "one flipped cell",
             "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]",
@@ -53,10 +141,27 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
     ),
     ("digits", MACRO): (
         ("a word line does not drive", "row_enable[r]", "row_enable[r] && r != 1", "ANY"),
+        *(
+            (
+                f"an input of {number} in one row is read as {number ^ 1}",
+                "held[r*INPUT_BITS +: INPUT_BITS]",
+                "held[r*INPUT_BITS +: INPUT_BITS] ^ INPUT_BITS'(r == 3 && "
+                f"held[r*INPUT_BITS +: INPUT_BITS] == {number})",
+                f"INPUT_{number}",
+            )
+            for number in INPUTS_WRONG
+        ),
+        (
+            "two bits of inputs are swapped",
+            "held[r*INPUT_BITS +: INPUT_BITS]",
+            "{held[r*INPUT_BITS + 2 +: INPUT_BITS - 2], held[r*INPUT_BITS], "
+            "held[r*INPUT_BITS + 1]}",
+            "ANY",
+        ),
         (
             "cycles most significant first",
             "5'(shift)",
-            "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
+            "cycle_shift[(cycles - 6'd1 - asked)*5 +: 5]",
             "MANY_CYCLES",
         ),
         ("a cycle drives all higher bits too", "count != '0", "1'b0", "MANY_CYCLES"),
@@ -148,7 +253,7 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
         chosen = f"({right})"
         for n, one in numbered:
             if one.right == right:
-                chosen = f"(tb_macro.fault == {n} ? {one.wrong} : {chosen})"
+                chosen = f"(tb_array.fault == {n} ? {one.wrong} : {chosen})"
         source = source.replace(right, chosen)
     return source
 
@@ -173,7 +278,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
         "OFFSET": layer.image.offset > 0,
         "BIAS": bool(op.layer.bias.any()),
     }
-    found = {name for name, holds in facts.items() if holds}
+    found = {name for name, holds in facts.items() if holds} | set(_number_facts(layer))
     for place, after in layer.requantisations.items():
         shown = mistakes(after, layer.directed[place])
         found |= {name for name, seen in shown.items() if seen.any()}
@@ -188,6 +293,21 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     if any((sums >= half).any() or (sums < -half).any() for sums in groups):
         found.add("WIDE")
     return found
+
+
+def _number_facts(layer: DrivenLayer) -> Iterator[str]:
+    """Yield the numbers at which a single fault of a converter, a count or an input shows."""
+    counts = population_counts(layer)
+    codes: list[set[int]] = [set() for _ in range(layer.op.crossbar.slices)]
+    inputs: list[ConverterInput | PopulationCount] = [*converter_inputs(layer), *counts]
+    for one in inputs:
+        if one.slice < len(codes):
+            codes[one.slice].add(one.code)
+    yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
+    yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
+    lo, hi = input_limits(layer.graph, layer.node, layer.op)
+    first = layer.op.stored.groups[0].stop
+    yield from (f"INPUT_{n}" for n in INPUTS_WRONG if first > 3 and lo[3] <= n <= hi[3])
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.handoff.directed import CONVERTER_FIELDS
-from cimtool.handoff.formats import AXES, NUMBER_BITS, PLACES, WHERE, NumberFile
-from cimtool.handoff.json_fields import DIES_FIELDS, HANDOFF_FIELDS, IMAGES_FIELDS, TAPS_FIELDS
+from cimtool.handoff.directed import LINES
+from cimtool.handoff.formats import AXES, NUMBER_BITS, PLACES, WHERE, LineFile, NumberFile
+from cimtool.handoff.json_fields import (
+    COVERAGE_FIELDS,
+    DIES_FIELDS,
+    HANDOFF_FIELDS,
+    IMAGES_FIELDS,
+    TAPS_FIELDS,
+)
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.layout import LayoutFile, extents
 from cimtool.handoff.steps import STEPS, STEPS_FILE
@@ -42,8 +48,11 @@ def format_text(
             name: _example(source, part, name, folder) for part in parts for name in part.formats
         },
         cells=_cells(source.layers, folder, layout) if "images" in shown else [],
-        converter=_converter_example(source.layers, folder) if "directed" in shown else "",
-        converter_fields=CONVERTER_FIELDS,
+        lines=[
+            (one.path.format(**PLACES), one, _line_example(source.layers, folder, one))
+            for one in (LINES.values() if "directed" in shown else ())
+        ],
+        coverage_fields=COVERAGE_FIELDS,
         handoff_fields=HANDOFF_FIELDS,
         images_fields=IMAGES_FIELDS,
         taps_fields=TAPS_FIELDS,
@@ -153,12 +162,13 @@ def _cells(layers: Sequence[DrivenLayer], folder: Path, layout: LayoutFile) -> l
     ]
 
 
-def _converter_example(layers: Sequence[DrivenLayer], folder: Path) -> str:
-    """A line of `converter.txt`, of the first layer that has one."""
+def _line_example(layers: Sequence[DrivenLayer], folder: Path, one: LineFile) -> str:
+    """The last line of such a file, of the first layer that has one."""
     for layer in layers:
-        file = folder / "directed" / layer.name / "converter.txt"
+        path = f"directed/{one.path.format(layer=layer.name)}"
+        file = folder / path
         if file.is_file() and (lines := file.read_text("ascii").splitlines()):
-            fields = zip(CONVERTER_FIELDS, lines[-1].split(), strict=True)
+            fields = zip(one.fields, lines[-1].split(), strict=True)
             told = ", ".join(f"{name} {value}" for name, value in fields)
-            return f"`directed/{layer.name}/converter.txt`, last line: `{lines[-1]}` is {told}."
+            return f"`{path}`, last line: `{lines[-1]}` is {told}."
     return "No layer of this hand-off has it."

@@ -108,6 +108,24 @@ class NumberFile:
         return lines * (lanes * -(-bits // 4) + 1)
 
 
+@dataclass(frozen=True)
+class LineFile:
+    """A file of lines of decimal numbers, with blanks between: a number for each of `fields`.
+
+    `path`, `what` and `where` are as those of NumberFile; each layer has one such file.
+    """
+
+    path: str
+    what: str
+    fields: Mapping[str, str]
+    where: str = ""
+
+    @property
+    def told(self) -> str:
+        """A sentence on its lines, with the names of their fields."""
+        return f"{self.what}, a line each: {', '.join(self.fields)}"
+
+
 def hex_lines(values: IntArray, bits: int) -> bytes:
     """A line of hexadecimal digits for `$readmemh` for each row of values [.., lanes].
 

@@ -58,6 +58,25 @@ TAPS_FIELDS = {
     "runs fastest",
 }
 
+COVERAGE_FIELDS = {
+    "LAYER.codes": "of each converter, by its converted slice `converter` and by `cycle`: its "
+    "`codes`, those `reached_by_taps`, those `reached` by `taps/` and `directed/` together, those "
+    "that are `missing`, and `why`",
+    "LAYER.counts.rows": "the most rows that are driven together",
+    "LAYER.counts.reached": "the numbers of rows that conduct in `counts.txt`, over slices and "
+    "bits of cells",
+    "LAYER.counts.largest_of_slice": "the largest number of rows of each slice",
+    "LAYER.counts.why": "the reason that larger numbers are left out",
+    "LAYER.inputs.vectors": "vectors of `make random` that step each row through its range",
+    "LAYER.inputs.possible": "inputs that rows can get, over all rows",
+    "LAYER.inputs.reached": "those that they get",
+    "LAYER.inputs.why": "the reason that they do not get others, if there are any",
+    "LAYER.carries.bits": "bits of the accumulator",
+    "LAYER.carries.reached": "bits of the largest magnitude that `taps/` has in it",
+    "LAYER.carries.proved_unreachable": "higher bits that no input within the proved ranges sets",
+    "LAYER.carries.not_found": "bits that no vector sets and no proof excludes",
+}
+
 DIES_FIELDS = {
     "what": "that dies are statistics",
     "trials": "dies that were drawn",

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cimtool.base.toml_files import TomlTable
-from cimtool.handoff.directed import CONVERTER_FIELDS, CONVERTER_FILE
+from cimtool.handoff.directed import LINES
 from cimtool.handoff.formats import AXES, NUMBER_BITS, NumberFile
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.requantiser import DIRECTED
@@ -146,7 +146,8 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
         ),
         lanes=(*weights, "polarity"),
         tables={
-            "converter": TableLayout(path=f"directed/{CONVERTER_FILE}", fields=CONVERTER_FIELDS)
+            name: TableLayout(path=f"directed/{one.path}", fields=dict(one.fields))
+            for name, one in LINES.items()
         }
         if any(part.folder == "directed" for part in parts)
         else {},
@@ -159,8 +160,8 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
 def _layer(layer: DrivenLayer, parts: Sequence[HandoffPart]) -> LayerLayout:
     files = {name: file for part in parts for name, file in part.formats.items()}
     names = [name for name, file in files.items() if files_of(layer, file)]
-    if layer.op.crossbar.law is not None and any(part.folder == "directed" for part in parts):
-        names.append("converter")
+    if any(part.folder == "directed" for part in parts):
+        names += [name for name, one in LINES.items() if not one.where or one.where in layer.facts]
     return LayerLayout(extents=extents(layer), files=tuple(names))
 
 

@@ -1,7 +1,7 @@
 // A column of bit cells with a flash converter, in place of a hand-off's sv/cim_column.sv: the same
 // module, parameters and ports, built of the parts that such a column has.
 //
-//   make -C handoff icarus COLUMN=$PWD/examples/handoff/cim_column.sv
+//   make -C handoff icarus MACRO="sv/cim_array.sv $PWD/examples/handoff/cim_column.sv"
 //
 // A cell of several bits is a bit cell for each, on a bit line of its own; what bit lines count is
 // added with its weight. It takes every kind of array but cells that leak, and converters of up to

@@ -16,7 +16,8 @@ from cimtool import api
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporter import Request
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.directed import converter_inputs, converter_text, write_directed
+from cimtool.handoff.directed import converter_inputs, directed_text, write_directed
+from cimtool.handoff.faults import COLUMN, FAULTS
 from cimtool.handoff.layers import DrivenLayer, HandoffSource, driven_layers
 from cimtool.handoff.requantiser import DIRECTED, mistakes
 
@@ -104,7 +105,10 @@ def test_every_code_that_a_column_reaches(
 
 def test_a_line_an_input(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
     (layer, *_) = layers_of(narrow_trunk, tmp_path / "bundle", "pairs")
-    lines = [tuple(map(int, line.split())) for line in converter_text(layer).splitlines()]
+    lines = [
+        tuple(map(int, line.split()))
+        for line in directed_text(converter_inputs(layer)).splitlines()
+    ]
     inputs = converter_inputs(layer)
     assert [line[3:] for line in lines] == [
         (one.cells, one.digits, one.sum, one.code) for one in inputs
@@ -128,10 +132,12 @@ def test_faults_of_a_converter_are_found(
     (folder / "build").mkdir()
     c_compiler(simulator)
     script = (folder / "sv" / "bench.sh").read_text("utf-8").split("mkdir -p build\n")[0]
-    shown = [one for one in shown_faults(folder) if one[1] == "codes"]
+    converters = {one.name for one in FAULTS if (one.tap, one.file) == ("codes", COLUMN)}
+    shown = [one for one in shown_faults(folder) if one[2] in converters]
     assert len(shown) == 4
     runs = "".join(f"simulate {simulator} build/faulty {number}\n" for number, _, _ in shown)
-    build = f"build {simulator} kind1 sv/faulty sv/faulty/cim_column.sv build/faulty\n"
+    sources = " ".join(f"sv/faulty/cim_{name}.sv" for name in ("adapter", "array", "column"))
+    build = f"build {simulator} kind1 sv/faulty build/faulty '{sources}'\n"
     done = subprocess.run(
         ["sh", "-c", script + build + runs], cwd=folder, capture_output=True, text=True,
         check=False,

@@ -21,9 +21,16 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.formats import AXES, NumberFile
+from cimtool.handoff.directed import LINES
+from cimtool.handoff.formats import AXES, PLACES, NumberFile
 from cimtool.handoff.handoff import PARTS
-from cimtool.handoff.json_fields import DIES_FIELDS, HANDOFF_FIELDS, IMAGES_FIELDS, TAPS_FIELDS
+from cimtool.handoff.json_fields import (
+    COVERAGE_FIELDS,
+    DIES_FIELDS,
+    HANDOFF_FIELDS,
+    IMAGES_FIELDS,
+    TAPS_FIELDS,
+)
 from cimtool.handoff.steps import STEPS, step_line
 from cimtool.hardware.target import target_names
 
@@ -302,6 +309,7 @@ def test_every_field_of_json_files_is_explained(small_bundle: Path, tmp_path: Pa
         ("images/images.json", IMAGES_FIELDS),
         ("taps/taps.json", TAPS_FIELDS),
         ("dies/dies.json", DIES_FIELDS),
+        ("sv/coverage.json", COVERAGE_FIELDS),
     ):
         values = json.loads((tmp_path / "here" / file).read_text())
         assert set(keys_of(values, told)) == set(told), file
@@ -321,6 +329,14 @@ def test_the_page_explains_every_file_and_field_with_lines_of_this_hand_off(
         assert all(
             f"| `{name}` | " in page and f" | {what} |" in page for name, what in fields.items()
         )
+    for one in LINES.values():
+        assert f"### `directed/{one.path.format(**PLACES)}`" in page
+        assert all(f"| `{name}` | {what} |" in page for name, what in one.fields.items())
+        file, line = re.findall(
+            rf"`(directed/\S+/{Path(one.path).name})`, last line: `(.*?)` is", page
+        )[0]
+        assert (tmp_path / "here" / file).read_text().splitlines()[-1] == line
+        assert len(line.split()) == len(one.fields)
     examples = re.findall(r"`(\S+\.hex)`, line (\d+) \(.*?`([0-9a-f]+)` = (-?\d+)", page)
     assert len(examples) > 15
     for file, line, digits, value in examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -93,12 +94,15 @@ def test_a_bench_that_reads_files_alone_agrees(handoff: Path) -> None:
 
 
 @pytest.mark.thorough("one kind in cocotb stands for the others")
-def test_the_column_of_each_kind_agrees_in_cocotb(
-    handoff: Path, icarus: subprocess.CompletedProcess[str]
-) -> None:
-    done = run_cocotb(handoff)
+def test_the_column_of_each_kind_agrees_in_cocotb(handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    # The bench has further sums, those of counts.txt.
+    for file in (folder / "directed").glob("*/counts.txt"):
+        file.write_text("", "utf-8")
+    done = run_cocotb(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert counts(done.stdout) == {"converter": counts(icarus.stdout)["converter"]}
+    bench = counts(run_goal(folder, "icarus").stdout)
+    assert counts(done.stdout) == {"converter": bench["converter"]}
     assert by_kind(done.stdout)["kind3"] == {}
 
 

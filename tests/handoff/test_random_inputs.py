@@ -18,7 +18,7 @@ from cimtool.bundle.exporters import export_bundle
 from cimtool.demo.data import DemoFiles
 
 REFERENCE = Path(__file__).parents[2] / "exports" / "reference-small@isaac-rram-128"
-TAPS = ["digits", "sums", "codes", "shift_add"]
+TAPS = ["digits", "sums", "codes", "shift_add", "layer_sum", "requantised"]
 
 
 @pytest.mark.thorough("builds benches of random inputs")
@@ -47,7 +47,7 @@ def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path:
     folder = handoff_of(files, tmp_path, {"array": "24x32"})
     for done in (run_goal(folder, "random", "VECTORS=50"), run_goal(folder, "verilator")):
         found = counts(done.stdout)
-        assert list(found)[:4] == TAPS
+        assert list(found)[:6] == TAPS
         assert all(compared > 100 and differ == 0 for compared, differ in found.values()), found
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -61,7 +61,8 @@ def handoff(
 
 @pytest.mark.thorough("builds benches of random inputs")
 def test_faults_are_found(handoff: Path) -> None:
-    shown = [one for one in shown_faults(handoff) if one[1] in TAPS]
+    shown = [one for one in shown_faults(handoff) if one[1] in TAPS[:4]]
+    assert sum(name.startswith("an input of") for *_, name in shown) == 2
     assert len(shown) >= 10
     for number, tap, _ in shown:
         done = run_goal(handoff, "random", "VECTORS=400", f"FAULT={number}")
@@ -84,6 +85,8 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
         "sums": True,
         "codes": True,
         "shift_add": True,
+        "layer_sum": True,
+        "requantised": False,
     }
     assert done.returncode != 0
     again, other = (run_goal(folder, "random", "VECTORS=50", f"SEED={seed}") for seed in (1, 2))

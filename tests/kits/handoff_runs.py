@@ -94,7 +94,7 @@ def shown_faults(folder: Path) -> list[list[str]]:
     """Number, tap and name of each fault that a kind of macro shows."""
     lines = (folder / "sv" / "faults.txt").read_text("utf-8").splitlines()
     faults = (line.split("\t") for line in lines)
-    return [[number, tap, name] for number, tap, kinds, name in faults if kinds != "none"]
+    return [[number, tap, name] for number, tap, _, kinds, name in faults if kinds != "none"]
 
 
 def counts(printed: str) -> dict[str, tuple[int, int]]:

@@ -1,18 +1,21 @@
 #!/bin/sh
 # Runs the bench of a hand-off, from its folder:
 #
-#   sh sv/bench.sh icarus [COLUMN]      macros against images, constants and taps, in Icarus Verilog
-#   sh sv/bench.sh verilator [COLUMN]   the same in Verilator
-#   sh sv/bench.sh random COLUMN VECTORS SEED FAULT
-#                                       random inputs against the golden model, in Verilator
-#   sh sv/bench.sh cocotb [COLUMN]      a column by itself, in cocotb and Icarus Verilog, with the sums of directed/
-#   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
+#   sh sv/bench.sh icarus      arrays against images, constants and taps, in Icarus Verilog
+#   sh sv/bench.sh verilator   the same in Verilator
+#   sh sv/bench.sh random      drawn inputs against the golden model, in Verilator: VECTORS, SEED, FAULT
+#   sh sv/bench.sh cocotb      an array by itself, in cocotb and Icarus Verilog, with the sums of directed/
+#   sh sv/bench.sh mutants     every fault of sv/faults.txt in both: each must be found at its tap
 #
-# Each kind of layers has its own macro, sv/kindN; the last lines are the totals of all kinds.
-# COLUMN is the source of the column, or several sources in one quoted word [default: sv/cim_column.sv].
+# Each kind of layers has arrays with widths of their own, sv/kindN; the last lines are the totals of all kinds.
+# MACRO has the sources of the array, in one word, ADAPTER the source with module cim_adapter. The adapter
+# of the reference array takes LATENCY and MULTIPLEXED.
 set -eu
 export LC_ALL=C
-column=${2:-sv/cim_column.sv}
+reference="sv/cim_array.sv sv/cim_column.sv"
+macro=${MACRO:-$reference}
+adapter=${ADAPTER:-sv/cim_adapter.sv}
+timing="+LATENCY=${LATENCY:-0} +MULTIPLEXED=${MULTIPLEXED:-1} +TIMEOUT=${TIMEOUT:-10000}"
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
@@ -20,19 +23,36 @@ need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }
 # made OUTPUT COMMAND: true if this command made the output, and it is newer than the hand-off's sources.
 made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random -newer "$1")" ]; }
 
-# build SIMULATOR KIND FOLDER COLUMN OUTPUT [MORE]: compiles the bench of a kind with the macro of a folder, and more.
+# given NAME FILE...: ends the run unless all files are there.
+given() {
+    name=$1
+    shift
+    for file in "$@"; do
+        [ -f "$file" ] || { say "$name: $file: no such file; expected an absolute path, or one from the hand-off's folder"; exit 2; }
+    done
+}
+
+# widths LOG: ends the run with a sentence if a simulator said that a port of the array or its adapter has another width.
+widths() {
+    found=$(sed -n -e 's/^\(.*\): warning: Port [0-9]* (\(.*\)) of \(.*\) expects \([0-9]*\) bits, got \([0-9]*\)\..*/\1: port \2 of \3 has \4 bits; expected \5/p' \
+        -e "s/^%Warning-WIDTH: \(.*\):[0-9]*: .*port connection '\(.*\)' expects \([0-9]*\) bits.* generates \([0-9]*\) bits.*/\1: port \2 has \3 bits; expected \4/p" "$1" | head -n 1)
+    [ -z "$found" ] || { say "$found"; exit 2; }
+}
+
+# build SIMULATOR KIND FOLDER OUTPUT SOURCES: compiles the bench of a kind with the parts in a folder, and the sources of an array.
 build() {
     need "$1"
-    for file in $4; do
-        [ -f "$file" ] || { say "COLUMN: $file: no such file; expected an absolute path, or one from the hand-off's folder"; exit 2; }
-    done
-    simulator=$1 include="-Isv -Isv/$2" output=$5
-    set -- "$3/cim_macro.sv" "$3/cim_output.sv" $4 ${6:-}
+    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4
+    set -- "sv/$2/parameters.svh" sv/tb_array.sv "$3/cim_macro.sv" "$3/cim_output.sv" $5
     command="$simulator ${OPTIMIZE:=-O1} ${CC:-} $include $*"
-    # A column from elsewhere may include unknown files: always compile it.
-    case $column in sv/*) ! made "$output" "$command" || return 0 ;; esac
+    # Sources from elsewhere may include unknown files: always compile them.
+    case "$macro $adapter" in /* | *' /'* | *..*) ;; *) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
-    iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" || return ;;
+    iverilog)
+        iverilog -g2012 -Wall $include -s tb_array -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
+        widths "$output.log"
+        cat "$output.log" >&2
+        ;;
     verilator)
         # Headers take most of the time: compile one source in place of many, and Verilator's own sources once.
         # Unrolled loops take longer to compile and run no faster.
@@ -43,9 +63,10 @@ build() {
             cp "$object" "$output.obj"
             kept="$kept -o ${object##*/}"
         done
-        verilator --binary --timing -O3 --unroll-stmts 1 -Wall -Wno-fatal $include --top-module tb_macro --Mdir "$output.obj" \
+        verilator --binary --timing -O3 --unroll-stmts 1 -Wall -Wno-fatal $include --top-module tb_array --Mdir "$output.obj" \
             -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
-            sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
+            sv/waivers.vlt "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
+        widths "$output.log"
         for object in "$output.obj"/verilated*.o; do
             # Copy, then rename: several benches may share the folder.
             [ -f "$VERILATED/${object##*/}" ] || { cp "$object" "$VERILATED/kept.$$" && mv "$VERILATED/kept.$$" "$VERILATED/${object##*/}"; }
@@ -58,58 +79,75 @@ build() {
 # simulate SIMULATOR OUTPUT [FAULT]
 simulate() {
     case $1 in
-    iverilog) vvp -n "$2" +HANDOFF=. +FAULT="${3:-0}" ;;
-    verilator) "$2" +HANDOFF=. +FAULT="${3:-0}" ;;
+    iverilog) vvp -n "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
+    verilator) "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
     esac
 }
 
 # each COMMAND...: runs a command with the name of each kind, then prints the totals.
 each() {
     failed=0
-    rm -f build/kind*.txt
+    rm -f build/"$goal"_kind*.txt
     for folder in sv/kind*; do
         kind=${folder#sv/}
-        "$@" "$kind" > "build/$kind.txt" && grep -q '^PASS$' "build/$kind.txt" || failed=1
-        sed "s/^/$kind: /" "build/$kind.txt"
+        "$@" "$kind" > "build/${goal}_$kind.txt" && grep -q '^PASS$' "build/${goal}_$kind.txt" || failed=1
+        sed "s/^/$kind: /" "build/${goal}_$kind.txt"
     done
     awk '/^[a-z_]+: [0-9]+ compared, [0-9]+ differ$/ {
             if (!($1 in compared)) taps[count++] = $1
             compared[$1] += $2; differ[$1] += $4
         }
         END { for (i = 0; i < count; i++) printf "%s %.0f compared, %.0f differ\n", taps[i], compared[taps[i]], differ[taps[i]] }' \
-        build/kind*.txt > build/sums.txt
-    cat build/sums.txt
+        build/"$goal"_kind*.txt > "build/$goal.txt"
+    cat "build/$goal.txt"
     [ $failed = 0 ] || exit 1
-    [ -s build/sums.txt ] || { say "nothing was compared"; exit 1; }
+    [ -s "build/$goal.txt" ] || { say "nothing was compared"; exit 1; }
     printf 'PASS\n'
 }
 
 # with_taps SIMULATOR KIND
-with_taps() { build "$1" "$2" sv "$column" "build/$1_$2" && simulate "$1" "build/$1_$2"; }
+with_taps() { build "$1" "$2" sv "build/$1_$2" "$adapter $macro" && simulate "$1" "build/$1_$2"; }
 
-# with_random_inputs FOLDER VECTORS SEED FAULT KIND
+# with_random_inputs FOLDER KIND SOURCES FAULT
 with_random_inputs() {
-    build verilator "$5" "$1" "$column" "build/random_$5" "-DRANDOM=1 -Irandom ../dpi.o" &&
-        "build/random_$5" +HANDOFF=. +VECTORS="$2" +SEED="$3" +FAULT="$4"
+    need "${CC:=gcc}"
+    # Verilator would compile a .c file as C++.
+    made build/dpi.o "$CC" || {
+        "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o "build/dpi.$$.o" && mv "build/dpi.$$.o" build/dpi.o
+        printf '%s' "$CC" > build/dpi.o.of
+    }
+    binary=build/random_$2
+    [ "$1" = sv ] || binary=build/faulty_random_$2
+    build verilator "$2" "$1" "$binary" "$3 -DRANDOM=1 -Irandom ../dpi.o" &&
+        "$binary" +HANDOFF=. +VECTORS="${VECTORS:-1000}" +SEED="${SEED:-1}" +FAULT="$4" $timing
 }
 
 # alone KIND
-alone() { "$PYTHON" sv/column_cocotb.py "$1" $column; }
+alone() { "$PYTHON" sv/array_cocotb.py "$1" "$adapter" $macro; }
 
+goal=${1:-}
 mkdir -p build
-case ${1:-} in
+given MACRO $macro
+given ADAPTER "$adapter"
+case $goal in
 icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;
 mutants)
     missed=0 tab=$(printf '\t')
+    # With an array of one's own, the faults are those of its boundary and of the periphery.
+    own=yes sources="$adapter $macro"
+    [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
     for simulator in iverilog verilator; do
         for folder in sv/kind*; do
             kind=${folder#sv/}
             output=build/faulty_${simulator}_$kind
-            build $simulator "$kind" sv/faulty sv/faulty/cim_column.sv "$output"
+            build $simulator "$kind" sv/faulty "$output" "$sources"
             simulate $simulator "$output" > build/control.txt && grep -q '^PASS$' build/control.txt || { say "$simulator: $kind: the control without a fault fails"; exit 1; }
             printf '%s: %s: the control passes\n' $simulator "$kind"
-            while IFS=$tab read -r number tap kinds name; do
+            while IFS=$tab read -r number tap file kinds name; do
+                case $own,$file in
+                yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) continue ;;
+                esac
                 case ,$kinds, in
                 *,$kind,*) ;;
                 *)
@@ -118,8 +156,20 @@ mutants)
                     ;;
                 esac
                 found=$(simulate $simulator "$output" "$number" | grep -m 1 "^fault $number: found at " || true)
-                printf '%s: %s: %s: %s\n' $simulator "$kind" "$name" "${found#*: }"
-                [ "$found" = "fault $number: found at $tap" ] || { missed=1; say "$kind: $name: expected at $tap"; }
+                # What the vectors of taps/ do not show, drawn inputs may.
+                how=
+                [ -n "$found" ] || {
+                    how=', by random inputs'
+                    (with_random_inputs sv/faulty "$kind" "$sources" "$number") > build/drawn.txt < /dev/null || true
+                    found=$(grep -m 1 "^fault $number: found at " build/drawn.txt || true)
+                }
+                printf '%s: %s: %s: %s%s\n' $simulator "$kind" "$name" "${found#*: }" "$how"
+                # An array that does not show its sums shows their faults in its codes.
+                grep -q '^sums: 0 compared' build/control.txt && tap="$tap|codes|converter"
+                case "|$tap|" in
+                *"|${found#*: found at }|"*) ;;
+                *) missed=1 && say "$kind: $name: expected at $tap" ;;
+                esac
             done < sv/faults.txt
         done
     done
@@ -128,16 +178,11 @@ mutants)
     printf '%s faults, each found at its tap in both simulators wherever it is applicable\n' "$shown"
     ;;
 random)
-    folder=sv
-    [ "$5" = 0 ] || folder=sv/faulty column=sv/faulty/cim_column.sv
+    parts=sv sources="$adapter $macro"
+    [ "${FAULT:-0}" = 0 ] || { parts=sv/faulty; [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
     need verilator
-    need "${CC:=gcc}"
-    # Verilator would compile a .c file as C++.
-    made build/dpi.o "$CC" || {
-        "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
-        printf '%s' "$CC" > build/dpi.o.of
-    }
-    each with_random_inputs $folder "$3" "$4" "$5"
+    drawn() { with_random_inputs $parts "$1" "$sources" "${FAULT:-0}"; }
+    each drawn
     ;;
 cocotb)
     need iverilog

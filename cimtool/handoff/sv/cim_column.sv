@@ -58,7 +58,7 @@ module cim_column #(
     );
         logic [ROWS-1:0] driven, on;
         logic signs;
-        int part;
+        int part, conducting;
         bit_line = '0;
         signs = down != '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
@@ -66,7 +66,8 @@ module cim_column #(
             // Count the ones of plain variables only: Icarus 11 miscounts those of an expression, without a warning.
             for (int p = 0; p < PLANES; p++) begin
                 on = cells[p*ROWS +: ROWS] & driven;
-                part = $countones(on);
+                conducting = $countones(on);
+                part = 32'(conducting);
                 if (signs) begin
                     on = on & down;
                     part = part - 2 * $countones(on);

@@ -1,47 +1,12 @@
-// One compute-in-memory macro as the integer contract defines it: an array of columns with their
-// converters, and the digital periphery: input cycles, shift-and-add, corrections.
+// The digital periphery of an array as the integer contract defines it: input cycles, shift-and-add,
+// corrections.
 //
-// A cycle of input digits takes one clock. A lane is a column with a converter: LANE(weight, slice).
-module cim_macro #(
-    parameter int ROWS = 128,          // word lines
-    parameter int WEIGHTS = 32,        // weights side by side
-    parameter int SLICES = 4,          // lanes of a weight
-    parameter bit SLICE_MAJOR = 1'b0,  // the weights of a slice side by side, else its slices
-    parameter int POLARITIES = 1,      // lanes of a digit: 2 if each polarity is converted
-    parameter int CELLS = 1,           // cells of a lane: 2 are a pair
-    parameter bit NEGATIVE_FIRST = 1'b0, // of a pair, and of the lanes of its polarities
-    parameter int CELL_BITS = 2,
-    parameter bit [SLICES-1:0] SIGNED_CELLS = '0,
-    parameter bit MULTIPLIES = 1'b0,       // slices count by factors, beside shifts
-    parameter bit UNIT_COLUMN = 1'b0,      // measures the sum of the inputs, lane LANES
-    parameter bit REFERENCE_COLUMN = 1'b0, // is subtracted from every other column
-    parameter int BESIDE = 0,              // cells on a word line after those of weights
-    parameter int INPUT_BITS = 9,      // of an input, two's complement
-    parameter int DIGIT_BITS = 1,      // magnitude of a digit
-    parameter int DIGIT_LANE = 4,      // bits of a digit at its tap, more than those of its magnitude
-    parameter int CYCLES = 8,          // at most
-    parameter int SUM_BITS = 12,
-    parameter int FRACTION_BITS = 0,
-    parameter int LEAK = 0,
-    parameter int CONVERTER = 1,
-    parameter int ROUNDING = 0,
-    parameter int REFERENCE_BITS = 0,
-    parameter int STEP_BITS = 16,
-    parameter int FINE_BITS = 20,
-    parameter int CODE_BITS = 12,
-    parameter int THRESHOLDS = 1,
-    parameter int ACC_BITS = 32,
-    parameter int LANES = WEIGHTS * SLICES,
-    parameter int CONVERTED = LANES + 32'(UNIT_COLUMN),
-    parameter int REFERENCES = SLICES + 32'(UNIT_COLUMN),
-    parameter int LINE = (LANES + BESIDE) * CELLS * CELL_BITS
-) (
+// It asks the array for a cycle of input digits after the other. The array may take any number of
+// clocks for each, and its columns may answer one after another. A lane is a column with a
+// converter. Widths and extents are those of the package `cim`, in parameters.svh.
+module cim_macro import cim::*; (
     input  logic                          clk,
     input  logic                          rst,
-    // programming: one word line a clock
-    input  logic                          write,
-    input  logic [$clog2(ROWS)-1:0]       write_row,
-    input  logic [LINE-1:0]               write_data,
     // configuration of a layer; stable while a read runs
     input  logic                          sign_magnitude, // digits are of |x|, with the sign of x
     input  logic signed [INPUT_BITS:0]    lift,           // added to an input first
@@ -52,55 +17,43 @@ module cim_macro #(
     input  logic [SLICES*6-1:0]           slice_shift,
     input  logic [SLICES-1:0]             slice_negative,
     input  logic [SLICES*16-1:0]          slice_factor,   // 1 unless MULTIPLIES
-    input  logic signed [CODE_BITS-1:0]   lo,
-    input  logic signed [CODE_BITS-1:0]   hi,
+    input  logic signed [CODE_BITS-1:0]   lo,             // the lowest code
     input  logic signed [ACC_BITS-1:0]    complement,     // sum of a digit and its complement
     input  logic signed [ACC_BITS-1:0]    weight_offset,  // excess of cells over a weight
     // configuration of a row group
     input  logic [ROWS-1:0]               row_enable,
     input  logic [ROWS-1:0]               idle,           // further rows, driven with the code of zero
     input  logic [LANES-1:0]              flipped,        // columns that hold complements
-    // references of the converters in the cycle number `cycle`
-    output logic [5:0]                    cycle,
+    // references of the converters in the cycle number `answered`, whose codes come next
+    output logic [5:0]                    answered,
     input  logic [REFERENCES*STEP_BITS-1:0]              step,
     input  logic [CONVERTED*FINE_BITS-1:0]               offset,
-    input  logic [REFERENCES*THRESHOLDS*FINE_BITS-1:0]   thresholds,
     input  logic [REFERENCES*(THRESHOLDS+1)*FINE_BITS-1:0] levels,
+    // the array's input port: the digits of cycle number `asked`; then its output port
+    output logic [5:0]                    asked,
+    output logic                          in_valid,
+    input  logic                          in_ready,
+    output logic [DIGIT_BITS*ROWS-1:0]    drive,
+    output logic [ROWS-1:0]               negative,
+    input  logic [CONVERTED-1:0]          out_valid,
+    input  logic [CONVERTED*CODE_BITS-1:0] codes,
     // one product
     input  logic                          start,
     input  logic [ROWS*INPUT_BITS-1:0]    x,
     output logic                          done,
     output logic [WEIGHTS*ACC_BITS-1:0]   acc,            // tap 4, valid with done
-    // taps 1 to 3, valid with tap_valid
-    output logic                          tap_valid,
-    output logic [ROWS*DIGIT_LANE-1:0]    tap_digits,     // two's complement
-    output logic [CONVERTED*SUM_BITS-1:0] tap_sums,
-    output logic [CONVERTED*CODE_BITS-1:0] tap_codes
+    output logic [ROWS*DIGIT_LANE-1:0]    digits          // tap 1, valid with in_valid, two's complement
 );
     localparam int CYCLE_BITS = (CYCLES > 1) ? $clog2(CYCLES) : 1;
 
     logic running;
     logic [ROWS*INPUT_BITS-1:0] held;
-    logic [4:0] shift, bits;
-    logic last, counts_negative;
-    assign shift = cycle_shift[cycle*5 +: 5];
-    assign bits = cycle_bits[cycle*5 +: 5];
-    assign last = cycle + 6'd1 == cycles;
-    assign counts_negative = cycle_negative[cycle[CYCLE_BITS-1:0]];
-
-    // The lanes of a digit, one per polarity, are adjacent. Slices are numbered positive lane first.
-    function automatic int polarity_of(input int place);
-        polarity_of = NEGATIVE_FIRST ? POLARITIES - 1 - place % POLARITIES : place % POLARITIES;
-    endfunction
-    function automatic int lane_of(input int weight, input int slice);
-        lane_of = (SLICE_MAJOR ? slice / POLARITIES * WEIGHTS + weight : weight * (SLICES / POLARITIES) + slice / POLARITIES)
-                * POLARITIES + polarity_of(slice);
-    endfunction
-    function automatic int slice_of(input int lane);
-        if (lane == LANES) slice_of = SLICES;
-        else slice_of = (SLICE_MAJOR ? lane / (WEIGHTS * POLARITIES) : lane % SLICES / POLARITIES) * POLARITIES
-                      + polarity_of(lane);
-    endfunction
+    logic [4:0] shift, bits, answer_shift;
+    logic accepted, complete, counts_negative;
+    assign shift = cycle_shift[asked*5 +: 5];
+    assign bits = cycle_bits[asked*5 +: 5];
+    assign answer_shift = cycle_shift[answered*5 +: 5];
+    assign counts_negative = cycle_negative[answered[CYCLE_BITS-1:0]];
 
     // Tap 1: the digit of each row, then the bit planes of its magnitude and its sign.
     function automatic logic signed [DIGIT_BITS:0] digit_of(
@@ -120,29 +73,28 @@ module cim_macro #(
 
     // One process drives each bus at once. If a bus is driven bit by bit, Verilator 5.006 can drive wrong
     // planes without a warning, and Icarus wakes every column for each bit.
-    logic [DIGIT_BITS*ROWS-1:0] drive;
-    logic [ROWS-1:0] negative, driving;
+    logic [ROWS-1:0] driving;
     always_comb begin : drive_rows
         logic signed [DIGIT_BITS:0] digit;
         logic [DIGIT_BITS-1:0] size;
         logic [DIGIT_BITS*ROWS-1:0] planes;
-        logic [ROWS*DIGIT_LANE-1:0] digits;
+        logic [ROWS*DIGIT_LANE-1:0] own;
         logic [ROWS-1:0] below, enabled;
         planes = '0;
-        digits = '0;
+        own = '0;
         for (int r = 0; r < ROWS; r++) begin
             digit = digit_of(held[r*INPUT_BITS +: INPUT_BITS], lift, sign_magnitude, 5'(shift), bits);
             enabled[r] = row_enable[r];
             below[r] = digit < 0;
             size = DIGIT_BITS'((digit < 0) ? -digit : digit);
-            if (enabled[r]) digits[r*DIGIT_LANE +: DIGIT_LANE] = DIGIT_LANE'(digit);
+            if (enabled[r]) own[r*DIGIT_LANE +: DIGIT_LANE] = DIGIT_LANE'(digit);
             if (enabled[r] || idle[r])
                 for (int d = 0; d < DIGIT_BITS; d++) planes[d*ROWS + r] = size[d];
         end
         drive = planes;
         negative = below;
         driving = enabled;
-        tap_digits = digits;
+        digits = own;
     end
 
     // Count the ones of a plain variable only: Icarus 11 miscounts those of an expression, without a warning.
@@ -152,71 +104,39 @@ module cim_macro #(
 
     // The digital sum of the digits, which offset weights, complements and leaking cells need.
     function automatic logic signed [ACC_BITS-1:0] sum_of(
-        input logic [DIGIT_BITS*ROWS-1:0] digits, input logic [ROWS-1:0] down, input logic [ROWS-1:0] among
+        input logic [DIGIT_BITS*ROWS-1:0] planes, input logic [ROWS-1:0] down, input logic [ROWS-1:0] among
     );
         int part;
         sum_of = '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
-            part = ones(digits[d*ROWS +: ROWS] & among & ~down) - ones(digits[d*ROWS +: ROWS] & among & down);
+            part = ones(planes[d*ROWS +: ROWS] & among & ~down) - ones(planes[d*ROWS +: ROWS] & among & down);
             sum_of = sum_of + ACC_BITS'(part <<< d);
         end
     endfunction
     logic signed [ACC_BITS-1:0] driven, conducting;
-    assign driven = sum_of(drive, negative, driving);
-    assign conducting = sum_of(drive, negative, '1);
-
-    // The array. After the cells of weights come the unit column, then the reference column.
-    logic signed [SUM_BITS-1:0] baseline;
-    if (REFERENCE_COLUMN) begin : g_reference
-        logic signed [CODE_BITS-1:0] unread;
-        cim_column #(
-            .ROWS(ROWS), .CELLS(1), .CELL_BITS(CELL_BITS), .DIGIT_BITS(DIGIT_BITS), .SUM_BITS(SUM_BITS),
-            .FRACTION_BITS(FRACTION_BITS), .CONVERTER(0), .STEP_BITS(STEP_BITS), .FINE_BITS(FINE_BITS),
-            .CODE_BITS(CODE_BITS)
-        ) column (
-            .clk, .write, .write_row,
-            .write_cells(write_data[(LANES + 32'(UNIT_COLUMN))*CELL_BITS +: CELL_BITS]),
-            .drive, .negative, .baseline({SUM_BITS{1'b0}}), .step({STEP_BITS{1'b0}}), .offset({FINE_BITS{1'b0}}),
-            .lo, .hi, .thresholds({FINE_BITS{1'b0}}),
-            .sum(baseline), .code(unread)
-        );
-    end else assign baseline = '0;
-
-    // Each column has its own word: Icarus is slow if each part of a bus has its own driver.
-    logic signed [SUM_BITS-1:0] sums [0:CONVERTED-1];
-    logic signed [CODE_BITS-1:0] codes [0:CONVERTED-1];
-    for (genvar j = 0; j < CONVERTED; j++) begin : g_lane
-        localparam int SLICE = slice_of(j);
-        localparam int OWN = (j == LANES) ? 1 : CELLS;
-        logic signed [SUM_BITS-1:0] reference;
-        // A column takes the positive cell of a pair first.
-        logic [OWN*CELL_BITS-1:0] stored, given;
-        assign stored = write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS];
-        if (OWN == 2 && NEGATIVE_FIRST) assign given = {stored[CELL_BITS-1:0], stored[OWN*CELL_BITS-1 -: CELL_BITS]};
-        else assign given = stored;
-        if (j == LANES) assign reference = '0;
-        else assign reference = baseline;
-        cim_column #(
-            .ROWS(ROWS), .CELLS(OWN), .CELL_BITS(CELL_BITS),
-            .SIGNED_CELL((j == LANES) ? 1'b0 : SIGNED_CELLS[SLICE % SLICES]),
-            .DIGIT_BITS(DIGIT_BITS), .SUM_BITS(SUM_BITS),
-            .FRACTION_BITS((j == LANES) ? 0 : FRACTION_BITS), .LEAK((j == LANES) ? 0 : LEAK),
-            .CONVERTER(CONVERTER), .ROUNDING(ROUNDING), .REFERENCE_BITS(REFERENCE_BITS),
-            .STEP_BITS(STEP_BITS), .FINE_BITS(FINE_BITS), .CODE_BITS(CODE_BITS), .THRESHOLDS(THRESHOLDS)
-        ) column (
-            .clk, .write, .write_row,
-            .write_cells(given),
-            .drive, .negative, .baseline(reference),
-            .step(step[SLICE*STEP_BITS +: STEP_BITS]), .offset(offset[j*FINE_BITS +: FINE_BITS]),
-            .lo, .hi, .thresholds(thresholds[SLICE*THRESHOLDS*FINE_BITS +: THRESHOLDS*FINE_BITS]),
-            .sum(sums[j]), .code(codes[j])
-        );
-    end
-    always_comb
-        for (int j = 0; j < CONVERTED; j++) begin
-            tap_sums[j*SUM_BITS +: SUM_BITS] = sums[j];
-            tap_codes[j*CODE_BITS +: CODE_BITS] = codes[j];
+    // They are kept until the codes of their cycle have come.
+    logic signed [ACC_BITS-1:0] driven_now, conducting_now;
+    logic [CYCLES*ACC_BITS-1:0] driven_then, conducting_then;
+    assign driven_now = sum_of(drive, negative, driving);
+    assign conducting_now = sum_of(drive, negative, '1);
+    assign driven = (answered == asked) ? driven_now : driven_then[answered*ACC_BITS +: ACC_BITS];
+    assign conducting = (answered == asked) ? conducting_now : conducting_then[answered*ACC_BITS +: ACC_BITS];
+    always_ff @(posedge clk)
+        if (accepted) begin
+            driven_then[asked*ACC_BITS +: ACC_BITS] <= driven_now;
+            conducting_then[asked*ACC_BITS +: ACC_BITS] <= conducting_now;
         end
+
+    // Codes are kept until all lanes have answered.
+    logic [CONVERTED-1:0] arrived;
+    logic signed [CODE_BITS-1:0] kept [0:CONVERTED-1];
+    assign in_valid = running && asked != cycles;
+    assign accepted = in_valid && in_ready;
+    assign complete = (arrived | out_valid) == '1;
+    always_ff @(posedge clk) begin
+        if (rst || start || complete) arrived <= '0;
+        else arrived <= arrived | out_valid;
+    end
 
     // The digital value of a lane's code, in 2^-(FRACTION_BITS + REFERENCE_BITS).
     logic signed [ACC_BITS-1:0] value [0:CONVERTED-1];
@@ -225,7 +145,8 @@ module cim_macro #(
         logic signed [CODE_BITS-1:0] code;
         logic signed [ACC_BITS-1:0] from;
         logic [STEP_BITS-1:0] width;
-        assign code = codes[j];
+        always_ff @(posedge clk) if (out_valid[j]) kept[j] <= codes[j*CODE_BITS +: CODE_BITS];
+        assign code = out_valid[j] ? codes[j*CODE_BITS +: CODE_BITS] : kept[j];
         assign from = ACC_BITS'($signed(offset[j*FINE_BITS +: FINE_BITS]));
         assign width = step[SLICE*STEP_BITS +: STEP_BITS];
         if (CONVERTER == 2) begin : g_levels
@@ -237,7 +158,7 @@ module cim_macro #(
                             : ACC_BITS'($signed(known[32'(place)*FINE_BITS +: FINE_BITS])) + from;
         end else begin : g_steps
             logic unused;
-            assign unused = ^levels;
+            assign unused = ^{levels, lo};
             assign value[j] = (width == '0) ? ACC_BITS'(code) <<< REFERENCE_BITS
                             : ACC_BITS'(code) * ACC_BITS'($signed({1'b0, width})) + from;
         end
@@ -271,24 +192,27 @@ module cim_macro #(
             assign parts[k*ACC_BITS +: ACC_BITS] = (slice_negative[k] ? -scaled : scaled) <<< slice_shift[k*6 +: 6];
         end
         assign total = sum_of_parts(parts) - weight_offset * row_sum;
-        assign added = (counts_negative ? -total : total) <<< shift;
+        assign added = (counts_negative ? -total : total) <<< answer_shift;
         always_ff @(posedge clk)
             if (start) acc[w*ACC_BITS +: ACC_BITS] <= '0;
-            else if (running) acc[w*ACC_BITS +: ACC_BITS] <= acc[w*ACC_BITS +: ACC_BITS] + added;
+            else if (complete) acc[w*ACC_BITS +: ACC_BITS] <= acc[w*ACC_BITS +: ACC_BITS] + added;
     end
 
-    assign tap_valid = running;
     always_ff @(posedge clk) begin
         done <= 1'b0;
         if (rst) running <= 1'b0;
         else if (start) begin
             running <= 1'b1;
-            cycle <= '0;
+            asked <= '0;
+            answered <= '0;
             held <= x;
         end else if (running) begin
-            cycle <= cycle + 6'd1;
-            running <= !last;
-            done <= last;
+            if (accepted) asked <= asked + 6'd1;
+            if (complete) begin
+                answered <= answered + 6'd1;
+                running <= answered + 6'd1 != cycles;
+                done <= answered + 6'd1 == cycles;
+            end
         end
     end
 endmodule

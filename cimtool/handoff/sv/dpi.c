@@ -10,7 +10,12 @@ static const unsigned char *weights;
 static const struct layer_read *now;
 static int32_t first, end; /* the columns of the array, from the start of a block */
 static int32_t column;
-static uint64_t state;
+static uint64_t state, first_state;
+static int32_t vector;  /* of the read, from 0 */
+static int32_t vectors; /* of every read */
+static int64_t *totals; /* [vectors][LAYER_COLUMNS]: what row groups of the layer gave so far */
+static int32_t summed = -1;
+static int64_t layer_sums[LAYER_COLUMNS + CIM_BLOCK]; /* of the vector `summed` */
 
 static int32_t inputs[LAYER_ROWS];
 static int32_t digits[LAYER_CYCLES][CIM_GROUP_ROWS];
@@ -40,7 +45,7 @@ static int32_t drawn_input(int32_t row) {
     return (int32_t)(least(row) + (int64_t)(drawn() % (uint64_t)(largest(row) - least(row) + 1)));
 }
 
-void random_begin(const char *handoff, int seed) {
+void random_begin(const char *handoff, int seed, int count) {
     char name[4096];
     FILE *file;
     unsigned char *content = malloc(LAYERS_BYTES + 1);
@@ -50,7 +55,11 @@ void random_begin(const char *handoff, int seed) {
         fail("not the constants of layers.h: ", name);
     fclose(file);
     weights = content;
-    state = (uint64_t)seed;
+    first_state = (uint64_t)seed;
+    vectors = count;
+    totals = calloc((size_t)count * LAYER_COLUMNS + 1, sizeof *totals);
+    if (!totals)
+        fail("no memory for the sums of ", "vectors");
 }
 
 /* The row group of LAYER/rR/gG, and the columns of one array. */
@@ -63,14 +72,33 @@ void random_read(const char *read, int from, int to) {
     column = from;
     first = from / CIM_BLOCK * CIM_BLOCK;
     end = to;
+    vector = 0;
+    summed = -1;
+}
+
+/* The first SWEEP vectors of a read step every row through its range, each from a start of its own:
+ * rows of up to SWEEP inputs get each of them. */
+enum { SWEEP = 256 };
+
+static int64_t swept_input(int32_t row) {
+    int64_t range = largest(row) - least(row) + 1, step = range / SWEEP + 1;
+    return least(row) + ((int64_t)vector * step + (int64_t)row * 97) % range;
 }
 
 /* Draw inputs: of any size, or small, or mostly zero. */
 static void draw(void) {
-    int32_t rows = now->layer->rows, size = (int32_t)(drawn() % 31);
-    int kind = (int)(drawn() % 3);
+    int32_t rows = now->layer->rows, size;
+    int kind;
+    /* Every read of a layer gets the same vectors, so that they add up. */
+    state = first_state + (uint64_t)vector * UINT64_C(0x2545f4914f6cdd1d);
+    size = (int32_t)(drawn() % 31);
+    kind = (int)(drawn() % 3);
     for (int32_t r = 0; r < rows; r++) {
         int64_t x = drawn_input(r);
+        if (vector < SWEEP) {
+            inputs[r] = (int32_t)swept_input(r);
+            continue;
+        }
         if (kind == 1)
             x = cim_clip(x / ((int64_t)1 << size), least(r), largest(r));
         else if (kind == 2 && drawn() % 4)
@@ -84,6 +112,7 @@ void random_vector(void) {
     const cim_layer *l = now->layer;
     const cim_group *rows = l->group + now->group;
     draw();
+    vector++;
     for (int32_t c = 0; c < l->cycles; c++) {
         const cim_cycle *cycle = l->cycle + c;
         int64_t summed = 0, leaked;
@@ -140,3 +169,28 @@ long long random_code(int lane, int cycle) {
 }
 
 long long random_added(int weight) { return cim_signed(added[column - first + weight]); }
+
+/* Add what a row group gave to a column's sum for a vector. */
+void random_add(int of, int to, long long total) { totals[(size_t)of * LAYER_COLUMNS + (size_t)to] += total; }
+
+/* This sum; the next layer starts at 0. */
+long long random_total(int of, int at) {
+    int64_t *total = totals + (size_t)of * LAYER_COLUMNS + at, had = *total;
+    *total = 0;
+    return had;
+}
+
+/* The layer's sum as the golden model has it. */
+long long random_layer_sum(int of, int at) {
+    if (of != summed) {
+        int32_t columns = now->layer->columns;
+        vector = summed = of;
+        draw();
+        cim_mvm(weights, now->layer, inputs, 0, columns, layer_sums);
+    }
+    return layer_sums[at];
+}
+
+long long random_requantised(long long x, long long factor, int places, long long lowest, long long highest) {
+    return cim_requant(x, factor, places, lowest, highest);
+}

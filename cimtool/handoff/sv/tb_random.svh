@@ -3,7 +3,7 @@
     //
     //   +VECTORS=N   vectors per read (1000)
     //   +SEED=N      seed of the random numbers (1)
-    import "DPI-C" function void random_begin(input string handoff, input int seed);
+    import "DPI-C" function void random_begin(input string handoff, input int seed, input int count);
     import "DPI-C" function void random_read(input string read, input int column, input int end_column);
     import "DPI-C" function void random_vector();
     import "DPI-C" function int random_input(input int row, input int own);
@@ -11,23 +11,30 @@
     import "DPI-C" function longint random_sum(input int lane, input int cycle);
     import "DPI-C" function longint random_code(input int lane, input int cycle);
     import "DPI-C" function longint random_added(input int weight);
+    import "DPI-C" function void random_add(input int of_vector, input int of_column, input longint total);
+    import "DPI-C" function longint random_total(input int of_vector, input int of_column);
+    import "DPI-C" function longint random_layer_sum(input int of_vector, input int of_column);
+    import "DPI-C" function longint random_requantised(
+        input longint x, input longint factor, input int places, input longint lowest, input longint highest
+    );
 
-    localparam int SHOWN = 4, NEEDED = 4; // taps; each must compare something
+    localparam int SHOWN = 6; // taps that are shown
 
-    int random_vectors = 0, seed = 0;
+    int random_vectors = 0, seed = 0, first_vector = 0;
 
     task automatic drive_group(input int column, input int end_column);
         int chosen, left;
         if (random_vectors == 0) begin
             if (!$value$plusargs("VECTORS=%d", random_vectors)) random_vectors = 1000;
             if (!$value$plusargs("SEED=%d", seed)) seed = 1;
-            random_begin(handoff, seed);
+            random_begin(handoff, seed, random_vectors);
         end
         random_read({across, "/", group}, column, end_column);
         chosen = vectors;
         left = random_vectors;
         while (left > 0) begin
             vectors = (left < VECTORS) ? left : VECTORS;
+            first_vector = random_vectors - left;
             for (int n = 0; n < vectors; n++) draw_vector(n, end_column - column);
             drive_vectors(column, end_column);
             left = left - vectors;
@@ -60,8 +67,28 @@
         for (int w = 0; w < weights; w++) want_acc[n][w*64 +: 64] = random_added(w);
     endtask
 
-    // A layer sum needs all row groups of one vector; only the vectors of taps/ have them.
-    task automatic sum_layer;
+    // What row groups give to a layer's sum is kept beside the golden model.
+    task automatic add_up(input int n, input int column);
+        random_add(first_vector + n, column, whole);
     endtask
+
+    task automatic sum_layer;
+        $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
+        for (int n = 0; n < random_vectors; n++)
+            for (int j = 0; j < columns; j++) begin
+                sum_up(ACC_BITS'(random_total(n, j)), j);
+                count(4, 64'd1, (64'(o_sum) === random_layer_sum(n, j)) ? 64'd0 : 64'd1);
+            end
+    endtask
+
     task automatic requantise;
+        logic signed [63:0] given, want;
+        load_requantiser;
+        for (int n = 0; n < random_vectors; n++)
+            for (int j = 0; j < columns; j++) begin
+                given = after_stages(random_layer_sum(n, j), j);
+                want = random_requantised(given, multiplier[j], 32'(shift[j]), least[j], most[j]);
+                drive_requantiser(given, j);
+                count(5, 64'd1, (64'(o_y) === want) ? 64'd0 : 64'd1);
+            end
     endtask

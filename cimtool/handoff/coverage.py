@@ -1,0 +1,113 @@
+"""The numbers that a hand-off's vectors reach, and why they reach no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.handoff.directed import converter_inputs, population_counts
+from cimtool.handoff.layers import DrivenLayer
+from cimtool.handoff.stimuli import input_limits
+from cimtool.handoff.taps import column_places, taps
+
+SWEPT = 256
+"""Inputs of each row that the first vectors of `make random` step through (`dpi.c`)."""
+
+PROVED = "proved: no input within the proved ranges gives it"
+NOT_FOUND = "not found: no vector gives it, and no proof says that none can"
+
+
+def coverage(layer: DrivenLayer) -> dict[str, Any]:
+    """The codes, counts of rows, inputs and carries of a layer that vectors reach, as JSON.
+
+    Codes of each converter are those of `taps/` and `directed/`.
+    """
+    seen = taps(layer.op, layer.x)
+    return {
+        "codes": list(_codes(layer, seen.codes)),
+        "counts": _counts(layer),
+        "inputs": _inputs(layer),
+        "carries": _carries(layer, seen.shift_add),
+    }
+
+
+def _codes(layer: DrivenLayer, codes: IntArray) -> Any:
+    """Yield the codes that each converter reaches, and those that it does not."""
+    op, crossbar = layer.op, layer.op.crossbar
+    directed = converter_inputs(layer)
+    for at, (column, place) in enumerate(
+        zip(op.layer.columns, column_places(op.layer), strict=True)
+    ):
+        k, c = divmod(at, crossbar.reference_cycles)
+        if column.law is None:
+            continue
+        cycles = range(c, codes.shape[2], crossbar.reference_cycles)
+        by_taps = set(np.unique(codes[:, :, list(cycles), place]).tolist())
+        by_lines = {one.code for one in directed if (one.slice, one.cycle) == (k, c)}
+        law = column.law
+        missing = sorted(set(range(law.lo, law.hi + 1)) - by_taps - by_lines)
+        # Directed sums reach every code within the proved bounds of a converter's columns.
+        why = PROVED if by_lines else NOT_FOUND
+        yield {
+            "converter": k,
+            "cycle": c,
+            "codes": law.hi - law.lo + 1,
+            "reached_by_taps": len(by_taps),
+            "reached": law.hi - law.lo + 1 - len(missing),
+            **({"missing": missing, "why": why} if missing else {}),
+        }
+
+
+def _counts(layer: DrivenLayer) -> dict[str, Any]:
+    """The numbers of rows that conduct in one bit of the cells."""
+    counts, height = population_counts(layer), int(layer.op.layer.cells.heights.max())
+    reached = {(one.slice, one.cell, one.rows) for one in counts}
+    largest: dict[int, int] = {}
+    for slice_, _, rows in reached:
+        largest[slice_] = max(largest.get(slice_, 0), rows)
+    return {
+        "rows": height,
+        "reached": len(reached),
+        "largest_of_slice": [largest.get(k, 0) for k in range(layer.op.crossbar.slices)],
+        "why": "larger counts are left out where the sum would exceed the proved bounds",
+    }
+
+
+def _inputs(layer: DrivenLayer) -> dict[str, Any]:
+    """The inputs of rows that the swept vectors of `make random` reach."""
+    lo, hi = input_limits(layer.graph, layer.node, layer.op)
+    ranges = (hi - lo + 1).astype(np.int64)
+    reached = np.array([_swept(int(one)) for one in ranges])
+    every = bool((reached == ranges).all())
+    why = f"not found: {SWEPT} vectors are spread over a wider range"
+    return {
+        "vectors": SWEPT,
+        "possible": int(ranges.sum()),
+        "reached": int(reached.sum()),
+        **({} if every else {"why": why}),
+    }
+
+
+def _swept(count: int) -> int:
+    """The different inputs among `count` that SWEPT steps reach."""
+    step = count // SWEPT + 1
+    return len(np.unique(np.arange(SWEPT) * step % count))
+
+
+def _carries(layer: DrivenLayer, shift_add: IntArray) -> dict[str, Any]:
+    """The bits of the accumulator that a product of `taps/` sets, for either sign."""
+    known = layer.graph.types[layer.node.name]
+    bias, places = layer.op.layer.bias, layer.op.crossbar.places
+    ends = [int((known.lo - bias).min()) << places, int((known.hi - bias).max()) << places]
+    bound = max(abs(end) for end in ends).bit_length()
+    magnitudes = np.abs(np.concatenate([shift_add.ravel(), shift_add.sum(axis=1).ravel()]))
+    reached = int(magnitudes.max()).bit_length()
+    accumulator = layer.op.crossbar.accumulator_bits + places
+    return {
+        "bits": accumulator,
+        "reached": reached,
+        "proved_unreachable": max(accumulator - 1 - bound, 0),
+        "not_found": max(bound - reached, 0),
+    }

@@ -1,0 +1,142 @@
+"""Arrays of any latency, with shared converters, and those that break the handshakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from handoff_runs import KINDS, PLAIN, TAPS, counts, run_goal
+
+from cimtool import api
+from cimtool.bundle.exporters import Request, export_bundle
+from cimtool.demo.data import DemoFiles
+from cimtool.hardware.target import target_names
+
+ROOT = Path(__file__).resolve().parents[2]
+SERIAL = ROOT / "examples" / "handoff" / "serial"
+SERIAL_MACRO = f"MACRO={SERIAL / 'serial_macro.sv'}", f"ADAPTER={SERIAL / 'adapter.sv'}"
+TIMINGS = (("1", "1"), ("7", "1"), ("random", "1"), ("0", "8"), ("random", "8"))
+
+
+@pytest.fixture(scope="module")
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("array"))
+
+
+def assert_no_value_differs(handoff: Path, *goal: str) -> None:
+    done = run_goal(handoff, *goal)
+    found = counts(done.stdout)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert tuple(found) == TAPS
+    assert all(compared > 100 and differ == 0 for compared, differ in found.values())
+
+
+@pytest.mark.thorough("more latencies; one stays in the first tier", quick=("random-8-icarus",))
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+@pytest.mark.parametrize(("latency", "multiplexed"), TIMINGS)
+def test_it_may_take_any_time(
+    latency: str, multiplexed: str, simulator: str, handoff: Path
+) -> None:
+    timing = f"LATENCY={latency}", f"MULTIPLEXED={multiplexed}"
+    assert_no_value_differs(handoff, simulator, *timing)
+
+
+@pytest.mark.thorough("builds a bench for each target")
+@pytest.mark.parametrize("target", target_names())
+def test_arrays_of_every_target(target: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    bundle = api.compile(
+        narrow_trunk.projectors, narrow_trunk.poly, calibration=narrow_trunk.calibration,
+        output=tmp_path / "bundle", target=target,
+    )  # fmt: skip
+    handoff = tmp_path / "here"
+    export_bundle(bundle, "handoff", handoff, Request(layers="text.fc2"))
+    for latency, multiplexed in (("0", "1"), ("1", "1"), ("7", "1"), ("random", "8")):
+        timing = f"LATENCY={latency}", f"MULTIPLEXED={multiplexed}"
+        assert_no_value_differs(handoff, "icarus", *timing)
+
+
+@pytest.mark.thorough("builds a bench for each kind of array")
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind not in ("leak", "levels", "reference column")]
+)
+def test_a_serial_macro_agrees_on_what_it_shows(
+    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
+) -> None:
+    handoff = handoff_of_kind(kind, tmp_path)
+    done = run_goal(handoff, "icarus", *SERIAL_MACRO)
+    found = counts(done.stdout)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert found.pop("sums") == (0, 0)
+    assert all(compared > 100 and differ == 0 for compared, differ in found.values())
+
+
+SERIAL_MISTAKES = {
+    "a quarter of the rows is not counted": ("(third + fourth);", "third;"),
+    "a threshold belongs to the code below": ("level >= threshold", "level > threshold"),
+    "the highest code is never reached": ("trial <= codes", "trial < codes"),
+}
+
+
+@pytest.mark.thorough("builds a bench for each mistake and goal")
+@pytest.mark.parametrize("goal", ["icarus", "random"])
+@pytest.mark.parametrize("mistake", SERIAL_MISTAKES)
+def test_a_wrong_serial_macro_is_found_at_its_codes(
+    mistake: str, goal: str, handoff: Path, tmp_path: Path
+) -> None:
+    right, wrong = SERIAL_MISTAKES[mistake]
+    source = (SERIAL / "serial_macro.sv").read_text("utf-8")
+    assert source.count(right) == 1
+    (tmp_path / "macro.sv").write_text(source.replace(right, wrong), "utf-8")
+    macro = f"MACRO={tmp_path / 'macro.sv'}"
+    done = run_goal(handoff, goal, macro, SERIAL_MACRO[1], "VECTORS=20")
+    found = counts(done.stdout)
+    assert done.returncode != 0
+    assert (found["digits"][1], found["sums"]) == (0, (0, 0))
+    assert found["codes"][1] > 0
+
+
+WRONG = {
+    "never answers": (
+        "assign shown = busy ? left == '0 : taken && chosen == '0;",
+        "assign shown = 1'b0;",
+        "FAIL: text.fc1/r0.c0 g0, vector 0, cycle 0: no answer within 500 clocks (out_valid): "
+        "0 of 32 lanes",
+    ),
+    "never takes digits": (
+        "assign in_ready = !busy;",
+        "assign in_ready = 1'b0;",
+        "FAIL: text.fc1/r0.c0 g0, vector 0, cycle 0: digits are not taken within 500 clocks "
+        "(in_ready)",
+    ),
+    "never takes cells": (
+        "assign write_ready = 1'b1;",
+        "assign write_ready = 1'b0;",
+        "FAIL: text.fc1/r0.c0: word line 0 is not taken within 500 clocks (write_ready)",
+    ),
+    "answers unasked": (
+        "out_valid = {CONVERTED{shown}};",
+        "out_valid = {CONVERTED{!rst}};",
+        "codes without an input (out_valid)",
+    ),
+    "a narrow port": (
+        ".lo, .hi, .sums, .codes",
+        ".lo, .hi, .sums, .codes(codes[3:0])",
+        "port codes of cim_array has 256 bits; expected 4",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.thorough("more of the same; one stays in the first tier", quick=("never answers",))
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_keep_to_the_ports_is_told(case: str, handoff: Path, tmp_path: Path) -> None:
+    right, wrong, sentence = WRONG[case]
+    source = (handoff / "sv" / "cim_adapter.sv").read_text("utf-8")
+    assert source.count(right) == 1
+    (tmp_path / "adapter.sv").write_text(source.replace(right, wrong), "utf-8")
+    done = run_goal(handoff, "icarus", f"ADAPTER={tmp_path / 'adapter.sv'}", "TIMEOUT=500")
+    assert done.returncode != 0
+    assert sentence in done.stdout + done.stderr
+    assert "PASS" not in done.stdout
