@@ -164,7 +164,8 @@ def test_no_template_of_markdown_leaves_out_its_filter() -> None:
         "part.folder", "part.title", "name", "what", "sentence", "axis", "word", "field", "folder",
         "file.told", "file.what[0] | upper", "file.what[1:]", "file.lanes", "where[file.where]",
         'one.extents.get(axis, "-")', "layout.files[name].bits", "layout.cells.path",
-        "layout.cells.word_bits", "layout.cells.flags", "line", "examples[name]", "converter",
+        "layout.cells.word_bits", "layout.cells.flags", "line", "examples[name]", "path",
+        "one.what[0] | upper", "one.what[1:]", "where[one.where]", "example",
     }  # fmt: skip
     folder = Path(__file__).parents[2] / "cimtool"
     for template in folder.rglob("templates/*.md"):
