@@ -86,7 +86,7 @@ def reading_of(op: NoisyMvm) -> Reading:
     for place, one in zip(range(len(columns)), op.layer.references, strict=False):
         if one is not None:
             for part, of_columns in zip(spans, converter_span(law, one), strict=True):
-                part[:, place] = of_columns
+                part[:, place] = of_columns[:, : shape[1]]
     offset = np.stack([one.offset for one in columns], axis=1)
     half, to_even = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
     return Reading(
