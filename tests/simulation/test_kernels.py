@@ -227,6 +227,16 @@ def test_kernels_convert_by_steps_of_columns(rounding: str, wide: int) -> None:
     assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
+def test_kernels_convert_by_steps_of_columns_that_are_all_alike() -> None:
+    rng = np.random.default_rng(4)
+    hardware = plain(references="gain", rows=50, accumulator_bits=60)
+    op = layer(rng, hardware, 133, 45)
+    shape = len(op.stored.groups), 45
+    alike = AdcReferences(np.full(shape, 12), np.zeros(shape, np.int64))
+    op = replace(op, references=(alike,) * len(op.references))
+    assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
 def reading_at(law: UniformLaw, step: int) -> conversions.Reading:
     """Conversions at one step, of the type that layers compile for: compiled code is cached."""
     none = conversions.NOTHING
