@@ -232,7 +232,7 @@ def test_kernels_convert_by_steps_of_columns_that_are_all_alike() -> None:
     hardware = plain(references="gain", rows=50, accumulator_bits=60)
     op = layer(rng, hardware, 133, 45)
     shape = len(op.stored.groups), 45
-    alike = AdcReferences(np.full(shape, 12), np.zeros(shape, np.int64))
+    alike = AdcReferences(np.full(shape, 12 << 36), np.zeros((1, 1), np.int64))
     op = replace(op, references=(alike,) * len(op.references))
     assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
