@@ -24,7 +24,7 @@ HANDOFF_FIELDS = {
 
 IMAGES_FIELDS = {
     "format_version": "1",
-    "order": "the order of cells and words, as under Cells above",
+    "order": "the target's table `[image]`; Cells above says it in words",
     "array_rows": "word lines of an array",
     "array_columns": "cells of a word line",
     "layers.LAYER.rows": "rows of its weights",
