@@ -85,6 +85,7 @@ def test_a_file_of_the_digital_unit_replaces_what_is_assumed(
     assert "the digital unit does 8 operations per cycle at 100 MHz, given" in told["assumptions"]
 
 
+@pytest.mark.thorough("schedules of two batches; costs/ has smaller ones")
 def test_a_batch_is_scheduled(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

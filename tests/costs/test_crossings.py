@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def test_a_dense_scan_of_two_lines_shows_the_same(
         assert near or first.kind == said.ways[0]
 
 
+@pytest.mark.thorough("a scan of a bundle's sizes; lines are scanned in the first tier")
 def test_a_bundle_by_size_is_what_a_scan_of_its_costs_shows(small_bundle: Path) -> None:
     found = api.cost(small_bundle, gallery=5000)
     by_size = found.cheapest_by_size

@@ -365,6 +365,7 @@ def test_workers_measure_the_same(searched: Path, small_trunk: DemoFiles, tmp_pa
         tune(small_trunk, settings, jobs=2, dask="tcp://127.0.0.1:1", **SMALL)
 
 
+@pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_another_budget_uses_what_was_measured_and_a_damaged_choice_is_not(
     searched: Path, small_trunk: DemoFiles, tmp_path: Path, measured: list[Any]
 ) -> None:
@@ -392,6 +393,7 @@ def test_another_budget_uses_what_was_measured_and_a_damaged_choice_is_not(
     assert len(measured) == 1
 
 
+@pytest.mark.thorough("a whole search; sweeps refuse the same in the first tier")
 def test_a_folder_of_another_tuning_or_experiment_is_refused(
     searched: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ def test_a_wrong_column_fails_where_it_is_wrong(
     assert first_that_differs(done.stdout) == tap
 
 
+@pytest.mark.thorough("a hand-off of its own for a sentence")
 @pytest.mark.parametrize("name", ["MACRO", "ADAPTER"])
 def test_a_source_that_is_missing_is_told(name: str, handoff: Path) -> None:
     done = run_goal(handoff, "icarus", f"{name}=sv/none.sv")
