@@ -93,10 +93,15 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         """Sizes at which all ways are compared: of a batch every second, for the time it takes."""
         return SIZES if self.batch == 1 else SIZES[::2]
 
+    @property
+    def loads_of_batches(self) -> bool:
+        """True if items are loaded for each batch: one size takes seconds to schedule."""
+        return self.batch > 1 and any(one.loads for one in self.all_ways)
+
     @cached_property
     def cheapest_by_size(self) -> tuple[CheapestFrom, ...]:
-        """The cheapest ways by the size of the gallery; empty if arrays hold a gallery."""
-        if self.gallery is None or self.bundle.gallery is not None:
+        """The cheapest ways by the size of the gallery; empty if they are not searched for."""
+        if self.gallery is None or self.bundle.gallery is not None or self.loads_of_batches:
             return ()
         return cheapest_by_size(self.ways_at, self.sizes)
 

@@ -195,6 +195,11 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
             f"R@1 of texts is from {found.accuracy.source}, among {found.accuracy.items:,} items; "
             "- is not measured"
         )
+    if found.loads_of_batches:
+        yield (
+            "items are loaded for each batch, so the sizes at which another way takes over are not "
+            "searched for: batch = 1 has them"
+        )
     for one in found.ways:
         if one.refused:
             yield f"{one.way}: {one.refused}"

@@ -40,7 +40,8 @@ class GalleryWay:
     either end; ways have prices of the same name in common. `chips` hold the model and the gallery;
     `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts, `recall`
     the share of them whose best item a shortlist holds, both among `measured_of` items. `refused`
-    has the reason that the way is not possible. `note` describes it.
+    has the reason that the way is not possible. `note` describes it. `loads`: the items are loaded
+    into arrays for each query, or batch.
     """
 
     kind: WayKind
@@ -59,6 +60,7 @@ class GalleryWay:
     measured_of: int | None = None
     refused: str = ""
     note: str = ""
+    loads: bool = False
     by_price: EnergyByPrice = field(default_factory=dict)
 
     @property

@@ -87,7 +87,7 @@ class ArrayWay:
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
             cells=self.use.cells // self.use.items, conversions=walks[1].cost.conversions,
             r1=self.r1, recall=self.recall, measured_of=self.measured_of,
-            note="; ".join(filter(None, (self.note, loaded))),
+            note="; ".join(filter(None, (self.note, loaded))), loads=bool(loaded),
         )  # fmt: skip
 
     def _walks(self, wide: WiderGallery, items: int) -> list[Walked]:
