@@ -122,7 +122,7 @@ def test_verilator_agrees(handoff: Path) -> None:
 
 @pytest.mark.thorough("builds a bench a fault")
 def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
-    done = run_goal(handoff, "mutants")
+    done = run_goal(handoff, "mutants", "VECTORS=300")
     assert done.returncode == 0, done.stdout + done.stderr
     faults = shown_faults(handoff)
     assert len(faults) >= 14

@@ -78,7 +78,7 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
     content = bytearray((folder / "random" / "layers.bin").read_bytes())
     content[int(place)] ^= 1
     (folder / "random" / "layers.bin").write_bytes(content)
-    done = run_goal(folder, "random", "VECTORS=50")
+    done = run_goal(folder, "random", "VECTORS=300")
     found = counts(done.stdout)
     assert {tap: differ > 0 for tap, (_, differ) in found.items()} == {
         "digits": False,
@@ -89,7 +89,8 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
         "requantised": False,
     }
     assert done.returncode != 0
-    again, other = (run_goal(folder, "random", "VECTORS=50", f"SEED={seed}") for seed in (1, 2))
+    # The first 256 vectors are the same with every seed.
+    again, other = (run_goal(folder, "random", "VECTORS=300", f"SEED={seed}") for seed in (1, 2))
     assert counts(again.stdout) == found != counts(other.stdout)
 
 
