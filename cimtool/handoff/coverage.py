@@ -79,7 +79,8 @@ def _inputs(layer: DrivenLayer) -> dict[str, Any]:
     """The inputs of rows that the swept vectors of `make random` reach."""
     lo, hi = input_limits(layer.graph, layer.node, layer.op)
     ranges = (hi - lo + 1).astype(np.int64)
-    reached = np.array([_swept(int(one)) for one in ranges])
+    rows = enumerate(zip(lo.tolist(), hi.tolist(), strict=True))
+    reached = np.array([len(np.unique(swept(*ends, row))) for row, ends in rows])
     every = bool((reached == ranges).all())
     why = f"not found: {SWEPT} vectors are spread over a wider range"
     return {
@@ -90,10 +91,12 @@ def _inputs(layer: DrivenLayer) -> dict[str, Any]:
     }
 
 
-def _swept(count: int) -> int:
-    """The different inputs among `count` that SWEPT steps reach."""
-    step = count // SWEPT + 1
-    return len(np.unique(np.arange(SWEPT) * step % count))
+def swept(lo: int, hi: int, row: int) -> IntArray:
+    """The inputs [SWEPT] of a layer's row in the first vectors of `make random`, as in `dpi.c`."""
+    count = hi - lo + 1
+    step = (count - 1) // SWEPT + 1
+    inputs: IntArray = lo + (np.arange(SWEPT) * step + row * 97) % count
+    return inputs
 
 
 def _carries(layer: DrivenLayer, shift_add: IntArray) -> dict[str, Any]:

@@ -302,8 +302,6 @@ DIRECTED_PART = HandoffPart(
     title="Inputs that reveal a small error in a requantiser or a converter",
     write=write_directed,
     formats=NUMBERS,
-    files={
-        **{one.path.format(**PLACES): one.told for one in LINES.values()},
-    },
+    files={one.path.format(**PLACES): one.told for one in LINES.values()},
     size=lambda source: sum(map(line_bytes, source.layers)),
 )

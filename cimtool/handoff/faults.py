@@ -14,6 +14,7 @@ from itertools import product
 
 import numpy as np
 
+from cimtool.handoff.coverage import swept
 from cimtool.handoff.directed import (
     ConverterInput,
     PopulationCount,
@@ -30,7 +31,7 @@ from cimtool.hardware.stored import cell_digits
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
 BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
 
-CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1,)
+CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
 """A code, a population count and an input at which alone a part is wrong."""
 
 NARROW_BITS = 18
@@ -306,8 +307,9 @@ def _number_facts(layer: DrivenLayer) -> Iterator[str]:
     yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
     yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
     lo, hi = input_limits(layer.graph, layer.node, layer.op)
-    first = layer.op.stored.groups[0].stop
-    yield from (f"INPUT_{n}" for n in INPUTS_WRONG if first > 3 and lo[3] <= n <= hi[3])
+    if layer.op.stored.groups[0].stop > 3:
+        driven = set(swept(int(lo[3]), int(hi[3]), 3).tolist())
+        yield from (f"INPUT_{n}" for n in INPUTS_WRONG if n in driven)
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:

@@ -191,6 +191,6 @@ C_PART = HandoffPart(
     ),
     # A model alone has no taps beside it.
     checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c $(wildcard taps)"),
-    size=lambda source: c_bytes(source),
+    size=c_bytes,
     settings={"CC": "gcc", "CFLAGS": FLAGS},
 )

@@ -81,7 +81,7 @@ void random_read(const char *read, int from, int to) {
 enum { SWEEP = 256 };
 
 static int64_t swept_input(int32_t row) {
-    int64_t range = largest(row) - least(row) + 1, step = range / SWEEP + 1;
+    int64_t range = largest(row) - least(row) + 1, step = (range - 1) / SWEEP + 1;
     return least(row) + ((int64_t)vector * step + (int64_t)row * 97) % range;
 }
 
