@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from handoff_runs import SHARED, handoff_of
+from handoff_runs import PLAIN, SHARED, handoff_of
 from shared import made_once, shared_folder
 
 from cimtool.demo.data import DemoFiles
@@ -37,3 +37,11 @@ def handoff_of_kind(
         return Path(shutil.copytree(made / "here", folder / "here"))
 
     return copied
+
+
+@pytest.fixture(scope="module")
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The plain hand-off, in a folder that the tests of a file share."""
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("plain"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, PLAIN, TAPS, counts, run_goal
+from handoff_runs import KINDS, TAPS, counts, run_goal
 
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
@@ -17,13 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SERIAL = ROOT / "examples" / "handoff" / "serial"
 SERIAL_MACRO = f"MACRO={SERIAL / 'serial_macro.sv'}", f"ADAPTER={SERIAL / 'adapter.sv'}"
 TIMINGS = (("1", "1"), ("7", "1"), ("random", "1"), ("0", "8"), ("random", "8"))
-
-
-@pytest.fixture(scope="module")
-def handoff(
-    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("array"))
 
 
 def assert_no_value_differs(handoff: Path, *goal: str) -> None:

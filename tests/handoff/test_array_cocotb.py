@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import PLAIN, counts, run_cocotb, run_goal
+from handoff_runs import counts, run_cocotb, run_goal
 
 
 @pytest.mark.thorough(
@@ -30,13 +30,6 @@ def test_a_column_agrees_as_in_the_bench(
     assert compared > 100
     assert differ == 0
     assert done.returncode == 0
-
-
-@pytest.fixture(scope="module")
-def handoff(
-    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("cocotb"))
 
 
 @pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")

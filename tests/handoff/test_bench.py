@@ -11,7 +11,6 @@ import pytest
 from c_tools import c_compiler
 from handoff_runs import (
     KINDS,
-    PLAIN,
     TAPS,
     counts,
     handoff_of,
@@ -103,13 +102,6 @@ def assert_no_value_differs(done: subprocess.CompletedProcess[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert tuple(found) == TAPS
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
-
-
-@pytest.fixture(scope="module")
-def handoff(
-    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("bench"))
 
 
 def test_verilator_agrees(handoff: Path) -> None:

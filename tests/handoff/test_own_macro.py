@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, PLAIN, TAPS, counts, handoff_of, run_goal
+from handoff_runs import KINDS, TAPS, counts, handoff_of, run_goal
 
 from cimtool.demo.data import DemoFiles
 
@@ -93,13 +93,6 @@ def test_what_it_cannot_take_ends_the_run(
     assert done.returncode != 0
     assert re.search(refusal, done.stdout + done.stderr)
     assert "PASS" not in done.stdout
-
-
-@pytest.fixture(scope="module")
-def handoff(
-    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("own"))
 
 
 @pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")

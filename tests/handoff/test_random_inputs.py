@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import PLAIN, counts, handoff_of, run_goal, shown_faults
+from handoff_runs import counts, handoff_of, run_goal, shown_faults
 from programs import installed
 from ranges_apart import with_ranges_apart
 
@@ -50,13 +50,6 @@ def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path:
         assert list(found)[:6] == TAPS
         assert all(compared > 100 and differ == 0 for compared, differ in found.values()), found
         assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.fixture(scope="module")
-def handoff(
-    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("random"))
 
 
 @pytest.mark.thorough("builds benches of random inputs")
