@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.bench import BENCH_PART, RANDOM_PART, steps_text
+from cimtool.handoff.bench import BENCH_PART, RANDOM_PART
 from cimtool.handoff.c.part import C_PART
 from cimtool.handoff.directed import DIRECTED_PART
 from cimtool.handoff.format_page import FORMAT, format_text
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.layers import HandoffPart, HandoffSource
 from cimtool.handoff.layout import LAYOUT, layout_of, part_bytes
-from cimtool.handoff.steps import STEPS_FILE
+from cimtool.handoff.steps import STEPS_FILE, steps_text
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm

@@ -6,6 +6,11 @@ A line begins with a word; the word determines how many words and decimal number
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from cimtool.handoff.layers import DrivenLayer, Lanes
+from cimtool.handoff.macro_kinds import law_numbers, macro_kinds
+
 STEPS_FILE = "steps.txt"
 STEPS_VERSION = 2
 
@@ -113,3 +118,66 @@ def step_line(word: str, *values: str | int) -> str:
         raise ValueError(f"a line {word} has {len(STEPS[word])} fields; got {len(values)}")
     shown = (str(int(one)) if isinstance(one, int) else one for one in values)
     return " ".join([word, *shown])
+
+
+def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
+    """The text of `steps.txt` for these layers."""
+    layout = layers[0].layout
+    lines = [
+        step_line("handoff", STEPS_VERSION),
+        step_line("array", layout.rows, layout.columns),
+        step_line("lanes", lanes.inputs, lanes.digits, lanes.sums),
+    ]
+    kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
+    for layer in layers:
+        lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
+    return "\n".join([*lines, "end"]) + "\n"
+
+
+def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
+    """The lines with the settings that all reads of a layer share."""
+    name, image, crossbar = layer.name, layer.image, layer.op.crossbar
+    rows, columns = layer.op.weight.shape
+    held, cycles = layer.op.layer.cells, crossbar.cycles
+    extents = rows, columns, len(layer.x), len(held.groups), len(held.slices), len(cycles)
+    yield step_line("layer", name, kind, *extents)
+    # A macro has one register for the complement and one for the offset. The converted layer has
+    # a factor for each column, so these two come from the image.
+    yield step_line(
+        *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
+        *(layer.layout.across, image.baseline, image.complement, image.offset),
+        *(image.unit_column, image.reference_column, image.flips),
+        crossbar.columns_by_polarity,
+    )
+    code = crossbar.inputs
+    yield step_line("inputs", name, code.bits, code.lift, code.sign_magnitude)
+    *limits, places = law_numbers(crossbar)
+    fine = held.fraction_bits, crossbar.reference_bits, places
+    yield step_line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    for k, one in enumerate(held.slices):
+        signed = image.slices[k // layer.polarities].signed
+        yield step_line("slice", name, k, one.shift, one.sign, signed, one.factor)
+    for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
+        yield step_line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
+
+
+def _reads(layer: DrivenLayer) -> Iterator[str]:
+    """The lines of a layer's arrays, written one after another and read group by group."""
+    image, name = layer.image, layer.name
+    idle = layer.op.layer.cells.idle_rows
+    by_row: dict[int, list[tuple[int, int, slice]]] = {}
+    for g, (row, within, group) in enumerate(layer.groups()):
+        by_row.setdefault(row, []).append((g, within, group))
+    for row, groups in by_row.items():
+        first = row * image.array_rows
+        for c, array in enumerate(layer.arrays(row)):
+            start = c * image.array_columns
+            columns = start, min(start + image.array_columns, image.columns)
+            yield step_line("program", f"{layer.cells}/{array}", *columns)
+            for g, within, group in groups:
+                rows = group.start - first, group.stop - first
+                paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
+                yield step_line("read", *paths, *rows, int(idle[g]), *columns)
+    yield step_line("sum", name)
+    for place, after in layer.requantisations.items():
+        yield step_line("requantise", place, after.name, len(after.affine))

@@ -109,9 +109,8 @@ class ConvertedColumns:
     `cycles` are the cycles that share these references: all, or one if each cycle has its own. Sums
     lie within `bounds` and become values by `law` at a `step` [groups, columns] from `offset`
     [groups, columns] on, both in 2^-places of a digit; a lossless conversion has no law and a step
-    of 0. A value of a row
-    group counts `factors` [groups, N] times in each output, times the factor of its cycle. `drive`
-    is the sum of the cycles' absolute factors.
+    of 0. A value of a row group counts `factors` [groups, N] times in each output, times the factor
+    of its cycle. `drive` is the sum of the cycles' absolute factors.
     """
 
     cells: Slice

@@ -13,9 +13,9 @@ from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_ch
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.bench import macro_kinds
 from cimtool.handoff.faults import FAULTS
 from cimtool.handoff.layers import Lanes, driven_layers
+from cimtool.handoff.macro_kinds import macro_kinds
 
 SETTINGS = """
 [layers."text.fc2"]

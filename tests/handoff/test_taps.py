@@ -16,10 +16,9 @@ from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporter import Request
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.bench import steps_text
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.layers import HandoffSource, sum_bits
-from cimtool.handoff.steps import STEPS, STEPS_FILE
+from cimtool.handoff.steps import STEPS, STEPS_FILE, steps_text
 from cimtool.handoff.stimuli import END_ROWS, worst_column
 from cimtool.handoff.taps import TAPS_PART, column_places, layer_sum, taps, write_ends
 from cimtool.hardware.image import ImageSpec
