@@ -70,7 +70,7 @@ COVERAGE_FIELDS = {
     "LAYER.inputs.vectors": "vectors of `make random` that step each row through its range",
     "LAYER.inputs.possible": "inputs that rows can get, over all rows",
     "LAYER.inputs.reached": "those that they get",
-    "LAYER.inputs.why": "the reason that they do not get others, if there are any",
+    "LAYER.inputs.why": "the reason that some rows do not get all",
     "LAYER.carries.bits": "bits of the accumulator",
     "LAYER.carries.reached": "bits of the largest magnitude that `taps/` has in it",
     "LAYER.carries.proved_unreachable": "higher bits that no input within the proved ranges sets",
