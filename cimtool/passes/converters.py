@@ -113,10 +113,11 @@ def _finer_than_full_scale(program: Program, settings: Settings) -> str:
     name = max(finer, key=lambda one: finer[one])
     step, whole = found[name]
     return (
-        f'warning: references = "fixed": the range of converters is taken as set for the sums of '
-        f"each layer, in {len(finer)} of {len(found)} layers up to {finer[name]:.4g} times finer "
-        f"than what all of an array's rows can sum ({name}: steps of {step:g} in place of "
-        f'{whole:g}), which no source says of this target; references = "full-scale" is without'
+        f'warning: references = "fixed" takes for granted that the range of converters is set for '
+        f"each layer: in {len(finer)} of {len(found)} layers steps are up to {finer[name]:.4g} "
+        f"times finer than if codes covered all that an array can sum ({name}: {step:g} in place "
+        f"of {whole:g}), and no source says of this target that its range can be set; references = "
+        '"full-scale" compiles for a range that cannot'
     )
 
 

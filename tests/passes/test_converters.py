@@ -326,7 +326,7 @@ def test_full_scale_is_one_step_whatever_the_sums() -> None:
 @pytest.mark.parametrize(
     ("target", "flags", "said"),
     [
-        ("charge-65nm-princeton", {}, "up to 9.25 times finer than what all of an array's rows"),
+        ("charge-65nm-princeton", {}, "up to 9.25 times finer than if codes covered all"),
         ("charge-65nm-princeton", {"references": "full-scale"}, None),
         ("isaac-rram-128", {}, None),  # its codes cover what an array can sum
         ("sonos-40nm", {}, None),  # a source says that its range can be set
@@ -340,10 +340,10 @@ def test_a_range_that_is_taken_as_set_without_a_source_is_a_warning(
     made = prepare(
         files.projectors, files.poly, calibration=files.calibration, target=target, **flags
     )
-    noted = [note for note in made.notes if "converters is taken as set" in note]
+    noted = [note for note in made.notes if "range of converters is set" in note]
     assert len(noted) == (said is not None)
     for note in noted:
-        assert note.startswith('warning: references = "fixed": ')
+        assert note.startswith('warning: references = "fixed" takes for granted ')
         assert said in note
     for op in made.stages[-1].program.text.operations(CrossbarMvm).values():
         if flags:
