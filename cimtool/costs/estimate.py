@@ -270,12 +270,14 @@ class Estimate(ScoredQuery):
             if self.cam is not None and isinstance(node.op, CellDistance):
                 search = search_cost(CamUse.of(node.op, self.cam)).latency_ns
             times[node.name] = NodeTimes(product, owners.get(layer, ""), search, spent[node.name])
+        layers = tuple(place for place in self.placements if place.shares is None)
         return GraphWork(
             graph=graph,
-            layers=tuple(place for place in self.placements if place.shares is None),
+            layers=layers,
             times=times,
             plan=self.floorplan,
             rates=self.rates,
+            tile_bits={place.layer: place.held_bits / place.arrays for place in layers},
             gallery_bits=self._read_of_dram(graph, items),
         )
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from cimtool.costs.schedule_batch import ENDS, PARTS
-from cimtool.costs.totals import Quantity
+from cimtool.costs.schedule_batch import PARTS
 from cimtool.hardware.placement import Floorplan, Placement
 
 CLOSE = 1e-9
@@ -32,42 +30,16 @@ def loading_period(layers: Sequence[Placement], plan: Floorplan) -> int:
     ))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SettledSchedule:
-    """A schedule that grows by `steps` in ns, by ENDS, with each period from so many on."""
+def settled_time(time: Callable[[int], float], items: int, period: int) -> float:
+    """The time of a number of items, by that of fewer and their steps of a period.
 
-    periods: int
-    steps: tuple[float, ...]
-
-
-def settled(time: Callable[[int], Quantity], items: int, period: int) -> SettledSchedule | None:
-    """The settled schedule of `time` by a number of items; None if it is not before `items`."""
+    `time` gives that of any number; it is asked for all items if it does not settle before.
+    """
     periods = 1
     while items >= (periods + 2) * period:
         least = periods * period + items % period
         one, two, three = (time(least + step * period) for step in range(3))
-        before, after = _difference(one, two), _difference(two, three)
-        if all(math.isclose(x, y, rel_tol=CLOSE) for x, y in zip(before, after, strict=True)):
-            return SettledSchedule(periods, after)
+        if math.isclose(two - one, three - two, rel_tol=CLOSE):
+            return one + (two - one) * ((items - least) // period)
         periods *= 2
-    return None
-
-
-def settled_time(
-    time: Callable[[int], Quantity], items: int, period: int, found: SettledSchedule | None
-) -> Quantity:
-    """`time` of a number of items by that of fewer, in steps of a period."""
-    if found is None or items < (found.periods + 1) * period:
-        return time(items)
-    least = found.periods * period + items % period
-    known, count = time(least), (items - least) // period
-    ends = (
-        (getattr(known, end) or 0.0) + count * step
-        for end, step in zip(ENDS, found.steps, strict=True)
-    )
-    value, low, high = ends
-    return Quantity(value, known.missing, low, high, known.own)
-
-
-def _difference(one: Quantity, two: Quantity) -> tuple[float, ...]:
-    return tuple((getattr(two, end) or 0.0) - (getattr(one, end) or 0.0) for end in ENDS)
+    return time(items)

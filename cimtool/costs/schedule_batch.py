@@ -23,7 +23,7 @@ from cimtool.costs.schedule import (
     lower_bound,
 )
 from cimtool.costs.schedule_repeats import repeated, shortest
-from cimtool.costs.schedule_tasks import BESIDE, DRAM, End, GraphWork, WaveKey
+from cimtool.costs.schedule_tasks import BESIDE, End, GraphWork, WaveKey
 from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 
 PARTS = (2, 1, 4, 8)
@@ -124,17 +124,21 @@ def spread(time: Callable[[End], float], missing: tuple[str, ...]) -> Quantity:
     return Quantity(found[0], missing, min(found), max(found))
 
 
-def key_of(work: GraphWork, wave: int) -> WaveKey:
-    """A wave of items as a block, with as many parts of the free arrays as it ends first with."""
+def key_of(work: GraphWork, wave: int, length: Callable[[WaveKey], float] | None = None) -> WaveKey:
+    """A wave of items as a block, with as many parts of the free arrays as it ends first with.
+
+    `length` gives the ticks that a wave takes; None: those of its schedule.
+    """
+    length = length or (lambda key: work.pattern(key).length)
     best = work.fitted(WaveKey(wave, PARTS[0]))
     if not work.streamed:
         return best
     for parts in PARTS[1:]:
-        least = work.pattern(best)
-        if GAIN * least.length <= busy(least.tasks)[DRAM]:
+        least = length(best)
+        if GAIN * least <= work.read_ticks:
             break  # no number of parts makes it as much shorter
         key = work.fitted(WaveKey(wave, parts))
-        if work.pattern(key).length < GAIN * least.length:
+        if length(key) < GAIN * least:
             best = key
     return best
 
@@ -258,6 +262,9 @@ def _makespan(
     """The time of so many waves, as `scheduled` has it."""
 
     def time(end: End) -> float:
+        if waves == 1:
+            ways = _patterns(works, wave, end)
+            return min(sum(one.length for one in patterns) for patterns in ways) / TICKS
         pattern, repeats = _first_to_end(_singles(works, wave, end), waves)
         return pattern.makespan(repeats) / TICKS
 
@@ -289,17 +296,21 @@ class _Found(NamedTuple):
         return self.pattern.makespan(self.repeats)
 
 
-def _singles(works: Sequence[GraphWork], wave: int, end: End) -> list[Pattern]:
-    """Schedules of a wave: as a block, and in groups of items that overlap."""
-    singles: dict[tuple[WaveKey, ...], Pattern] = {}
+def _patterns(works: Sequence[GraphWork], wave: int, end: End) -> list[list[Pattern]]:
+    """Schedules of a wave in each graph: as a block, and in groups of items that overlap."""
+    found: dict[tuple[WaveKey, ...], list[Pattern]] = {}
     blocks = [key_of(work, wave)._replace(end=end) for work in works]
     for groups in (1, GROUPS):
         both = zip(works, blocks, strict=True)
         keys = tuple(work.fitted(key._replace(groups=groups)) for work, key in both)
-        if keys not in singles:
-            both = zip(works, keys, strict=True)
-            singles[keys] = in_turn([work.pattern(key) for work, key in both])
-    return list(singles.values())
+        if keys not in found:
+            found[keys] = [work.pattern(key) for work, key in zip(works, keys, strict=True)]
+    return list(found.values())
+
+
+def _singles(works: Sequence[GraphWork], wave: int, end: End) -> list[Pattern]:
+    """Schedules of a wave through all graphs, one after another."""
+    return [in_turn(patterns) for patterns in _patterns(works, wave, end)]
 
 
 def _first_to_end(singles: Sequence[Pattern], waves: int) -> tuple[Pattern, int]:

@@ -62,8 +62,9 @@ class NodeTimes:
 class GraphWork:
     """One walk through a graph on a floorplan: the times of its nodes, and what it reads of DRAM.
 
-    `layers` are all layers of the program with cells of their own, in the order of placement.
-    `gallery_bits` are read once for all queries of a wave. `patterns` keeps what was scheduled.
+    `layers` are all layers of the program with cells of their own, in the order of placement;
+    `tile_bits` are those of one of a layer's tiles, in the mean over all. `gallery_bits` are read
+    once for all queries of a wave. `patterns` keeps what was scheduled.
     """
 
     graph: Graph
@@ -71,6 +72,7 @@ class GraphWork:
     times: Mapping[str, NodeTimes]
     plan: Floorplan
     rates: Rates
+    tile_bits: Mapping[str, float]
     gallery_bits: int = 0
     patterns: dict[WaveKey, Pattern] = field(default_factory=dict)
 
@@ -84,6 +86,12 @@ class GraphWork:
     def shares(self) -> bool:
         """Items can share a read of DRAM."""
         return bool(self.streamed or self.gallery_bits)
+
+    @property
+    def read_ticks(self) -> int:
+        """The ticks in which DRAM is read for a wave."""
+        bits = self.gallery_bits + sum(place.held_bits for place in self.streamed)
+        return round((self.rates.prices.read_ns(bits).value or 0.0) * TICKS)
 
     @property
     def digital_alone(self) -> bool:
@@ -133,17 +141,18 @@ class Load:
     sets: int
 
 
-def loads_of(layers: Sequence[Placement], arrays: int, sets: int) -> Iterator[Load]:
-    """Loads of `arrays` of so many weight sets that hold all tiles of the layers in order."""
+def loads_of(work: GraphWork, arrays: int) -> Iterator[Load]:
+    """Loads of so many arrays that hold all tiles of the streamed layers in order."""
+    sets = work.plan.weight_sets
     room = arrays * sets
     tiles: dict[str, int] = {}
     bits, free = 0.0, room
-    for place in layers:
+    for place in work.streamed:
         left = place.arrays
         while left:
             taken = min(left, free)
             tiles[place.layer] = tiles.get(place.layer, 0) + taken
-            bits += place.held_bits * taken / place.arrays
+            bits += work.tile_bits[place.layer] * taken
             left, free = left - taken, free - taken
             if not free:
                 yield Load(tiles, bits, sets)
@@ -160,7 +169,7 @@ class _Listing:
         plan, streamed, rates = work.plan, work.streamed, work.rates
         self.parts = key.parts
         self.arrays = plan.streaming // key.parts
-        self.loads = list(loads_of(streamed, self.arrays, plan.weight_sets)) if streamed else []
+        self.loads = list(loads_of(work, self.arrays)) if streamed else []
         count, more = divmod(key.items, key.groups)
         self.groups = [count + (group < more) for group in range(key.groups)]
         self.row = row_time(rates).times(rates.own.rows or 0)
@@ -232,7 +241,7 @@ class _Listing:
         place = self.streamed.get(times.owner)
         if place is None:
             return self._each(layer, self.held.get(times.owner, (Resource(layer),)), whole, after)
-        found: list[tuple[int, ...]] = [() for _ in after]
+        found: list[list[int]] = [[] for _ in after]
         for number, load in enumerate(self.loads):
             if place.layer not in load.tiles:
                 continue
@@ -244,9 +253,10 @@ class _Listing:
             one = whole * -(-load.tiles[place.layer] // self.arrays) // plan.passes(place)
             needed = [(*before, self.loaded[number]) for before in after]
             made = self._each(layer, (held,), one, needed, part)
-            found = [(*old, *new) for old, new in zip(found, made, strict=True)]
+            for positions, new in zip(found, made, strict=True):
+                positions += new
             self.products[number].append([position for (position,) in made])
-        return [(self._add(HardwareTask(layer, (), positions)),) for positions in found]
+        return [(self._add(HardwareTask(layer, (), tuple(positions))),) for positions in found]
 
     def _load(self, number: int) -> None:
         """Load one part of the free arrays: read DRAM, and write row by row beside."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.periodic_loads import SettledSchedule, loading_period, settled, settled_time
+from cimtool.costs.periodic_loads import loading_period, settled_time
 from cimtool.costs.schedule import TICKS
 from cimtool.costs.schedule_batch import key_of, spread
+from cimtool.costs.schedule_tasks import GraphWork, WaveKey
 from cimtool.costs.totals import Cost, Quantity
 from cimtool.hardware.placement import Placement, floorplan, item_products
 from cimtool.ir.program import Graph
@@ -63,12 +64,12 @@ class GalleryPair:
 
     @cached_property
     def _kept(self) -> dict[object, Cost]:
-        """Costs that do not depend on the items, by what they depend on."""
+        """Costs of products that do not depend on the items, by what they depend on."""
         return {}
 
     @cached_property
-    def settled(self) -> dict[object, SettledSchedule | None]:
-        """The settled schedules of items that are loaded, by what they depend on."""
+    def _texts(self) -> dict[object, tuple[WiderGallery, Cost]]:
+        """The cost of a text by what it depends on, with the first estimate that has it."""
         return {}
 
     def product(self, place: Placement, found: WiderGallery) -> Cost:
@@ -82,17 +83,21 @@ class GalleryPair:
         return self._kept[key]
 
     def text(self, found: WiderGallery) -> Cost:
-        """The cost of a text, the same on all floorplans that place it and its loads alike."""
+        """The cost of a text, the same on all floorplans that place it and its loads alike.
+
+        What is scheduled of it is kept, too.
+        """
         plan, graph = found.floorplan, found.program.text
         passes = tuple(plan.passes(one) for one in found.placements if one.graph == graph.name)
-        leaking = found.area.leaking
-        key = passes, plan.chips, plan.kept, plan.streaming, leaking
-        if key not in self._kept:
-            if plan.resident and self.two.floorplan.resident:
-                self.two.work(graph)
-                found.reuse(self.two, self.graph)
-            self._kept[key] = found.walk(graph)
-        return self._kept[key]
+        key = passes, plan.chips, plan.kept, plan.streaming, found.area.leaking
+        if plan.resident and self.two.floorplan.resident:
+            self.two.work(graph)
+            found.reuse(self.two, self.graph)
+        elif key in self._texts:
+            found.reuse(self._texts[key][0], self.graph)
+        if key not in self._texts:
+            self._texts[key] = found, found.walk(graph)
+        return self._texts[key][1]
 
     def at(self, items: int) -> WiderGallery:
         """The estimate for a number of items."""
@@ -135,12 +140,12 @@ class WiderGallery(Estimate):
         """True if the items are loaded for each query, load after load."""
         return not (self.floorplan.resident or self.pair.held & {*self.floorplan.kept})
 
-    def smaller(self, items: int) -> WiderGallery:
-        """The same with fewer items; the same layers stay in the arrays."""
-        found = self.pair.at(items)
-        plan = floorplan(found.placements, self.target, self.floorplan.kept)
-        vars(found).update(floorplan=plan, periodic=False)
-        return found
+    def excerpt(self, items: int) -> GraphWork:
+        """The tasks with fewer of the items; the same layers stay, and a tile has as many bits."""
+        found, graph = self.pair.at(items), self.pair.graph_of(self)
+        vars(found)["floorplan"] = floorplan(found.placements, self.target, self.floorplan.kept)
+        tile_bits = self.work(graph, self.gallery or 0).tile_bits
+        return replace(found.work(graph, items), tile_bits=tile_bits, patterns={})
 
     def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
         """The time of a walk by its schedule, or by that of fewer items."""
@@ -152,16 +157,14 @@ class WiderGallery(Estimate):
         """The time of a wave of queries with the items, all with a load before the next."""
         held = [one for one in self.placements if one.layer in self.pair.held]
         items, period = self.gallery or 0, loading_period(held, self.floorplan)
+        excerpt = cache(self.excerpt)
 
-        def time(fewer: int) -> Quantity:
-            work = self.smaller(fewer).work(self.pair.graph_of(self), fewer)
-            key = key_of(work, wave)
-            return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, missing)
+        @cache
+        def ticks(key: WaveKey) -> float:
+            return settled_time(lambda fewer: excerpt(fewer).pattern(key).length, items, period)
 
-        known, key = self.pair.settled, (wave, self.floorplan.kept, period)
-        if known.get(key) is None:
-            known[key] = settled(time, items, period)
-        return settled_time(time, items, period, known[key])
+        key = key_of(self.work(self.pair.graph_of(self), items), wave, ticks)
+        return spread(lambda end: ticks(key._replace(end=end)) / TICKS, missing)
 
     @cached_property
     def text(self) -> Cost:

@@ -7,33 +7,33 @@ from quantities import known
 
 from cimtool import api
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.estimate import Estimate
-from cimtool.costs.periodic_loads import loading_period, settled, settled_time
+from cimtool.costs.periodic_loads import loading_period, settled_time
+from cimtool.costs.schedule import TICKS
+from cimtool.costs.schedule_batch import key_of, spread
 from cimtool.costs.totals import Quantity
 from cimtool.costs.wider_gallery import WiderGallery
 from cimtool.demo.data import DemoFiles
 from cimtool.galleries.gallery_ways import ArrayWay, gallery_ways
 
 
-def step_time(items: int) -> Quantity:
+def step_time(items: int) -> float:
     """10 ns a period of 8 items from the third on, 7 ns before; a ns an item beyond a period."""
     periods, rest = divmod(items, 8)
-    value = 7.0 * min(periods, 2) + 10.0 * max(periods - 2, 0) + rest
-    return Quantity(value, ("arrays",), value / 2, value * 2)
+    return 7.0 * min(periods, 2) + 10.0 * max(periods - 2, 0) + rest
 
 
 def test_the_time_of_many_periods_is_that_of_few_and_their_steps() -> None:
-    found = settled(step_time, 1000, 8)
-    assert found is not None
-    assert (found.periods, found.steps) == (2, (10, 5, 20))
-    for items in (999, 1000, 12_345):
-        told = settled_time(step_time, items, 8, found)
-        assert told == step_time(items)
-        assert told.missing == ("arrays",)
-    assert settled_time(step_time, 20, 8, found) == step_time(20)
-    # It never settles if each period takes longer than the last.
-    assert settled(lambda items: Quantity(float(items) ** 2), 1000, 8) is None
-    assert settled_time(lambda items: Quantity(2.0 * items), 7, 8, None).value == 14
+    for items in (7, 20, 999, 1000, 12_345):
+        asked: list[int] = []
+
+        def time(some: int, asked: list[int] = asked) -> float:
+            asked.append(some)
+            return step_time(some)
+
+        assert settled_time(time, items, 8) == step_time(items)
+        assert max(asked) <= max(items % 8 + 4 * 8, min(items, 20))
+    # It is asked for all if each period takes longer than the last.
+    assert settled_time(lambda items: float(items) ** 2, 1000, 8) == 1000**2
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,9 @@ def loaded(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
 def wider(found: BundleCost, items: int) -> list[WiderGallery]:
     made = [getattr(way.at, "__self__", None) for way in gallery_ways(found.bundle, found)]
     return [one.pair.at(items) for one in made if isinstance(one, ArrayWay)]
+
+
+BATCH = 32
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,22 @@ def test_few_loads_tell_what_a_full_schedule_takes(loaded: BundleCost, items: in
         seen += items > 3 * loading_period(held, one.floorplan)
         graph = one.pair.graph_of(one)
         told = one.walk(graph).latency_ns
-        whole = Estimate.latency(one, graph, items, told)
-        assert (told.value, told.low, told.high) == pytest.approx(
-            (whole.value, whole.low, whole.high), rel=1e-9
+        assert ends(told) == pytest.approx(ends(full_time(one, 1)), rel=1e-9)
+        assert ends(one.wave_time(BATCH, ())) == pytest.approx(
+            ends(full_time(one, BATCH)), rel=1e-9
         )
     assert seen
+
+
+def ends(time: Quantity) -> tuple[float, float, float]:
+    return known(time), time.low or 0.0, time.high or 0.0
+
+
+def full_time(one: WiderGallery, wave: int) -> Quantity:
+    """The time of a wave by the schedule of all items."""
+    work = one.work(one.pair.graph_of(one), one.gallery or 0)
+    key = key_of(work, wave)
+    return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, ())
 
 
 def test_a_loaded_gallery_is_a_row_and_a_batch_shares_its_loads(loaded: BundleCost) -> None:

@@ -62,7 +62,7 @@ def test_all_tiles_are_loaded_once_and_multiplied_once_an_item(full_size: FullSi
     found = estimated(full_size, "dcim-28nm-isscc23")
     work = found.work(found.program.text)
     for parts in (1, 2, 4):
-        loads = list(loads_of(work.streamed, 8 // parts, 1))
+        loads = list(loads_of(work, 8 // parts))
         assert len(loads) == 1280 * parts
         bits = sum(place.held_bits for place in work.streamed)
         assert sum(load.bits for load in loads) == pytest.approx(bits)
