@@ -158,6 +158,11 @@ class Estimate(ScoredQuery):
             return self.walk(self.program.score, self.gallery)
         return before + self.walk(self.program.score, self.shortlist or self.gallery)
 
+    @property
+    def conversions(self) -> int:
+        """Conversions of a text and a video that are encoded, and of a score."""
+        return sum(self.in_arrays(graph).conversions for graph in self.program.graphs)
+
     @cached_property
     def _shortlisting(self) -> Cost | None:
         """The cost of drawing up the shortlist; None if all items are scored."""
@@ -203,14 +208,19 @@ class Estimate(ScoredQuery):
         """Area that the program occupies, by part."""
         return occupied_area(self.rates, self.floorplan)
 
-    def walk(self, graph: Graph, items: int = 0) -> Cost:
-        """The cost of one walk through a graph; its latency is that of its schedule."""
+    def in_arrays(self, graph: Graph) -> Cost:
+        """The products and searches of one walk, one after another: its cost without the rest."""
         total = Cost()
         for node in graph.nodes:
             if (layer := graph.layer(node)) in self.layers:
                 total += self.layers[layer].times(self.products[layer])
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
+        return total
+
+    def walk(self, graph: Graph, items: int = 0) -> Cost:
+        """The cost of one walk through a graph; its latency is that of its schedule."""
+        total = self.in_arrays(graph)
         moved = around(graph, self.digital_work(graph, items), self.floorplan)
         total += digital_cost(moved, self.rates.prices)
         total += loading(graph.name, self.placements, self.floorplan, self.rates)

@@ -8,7 +8,7 @@ with the program; layers are only placed and priced with other bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -94,14 +94,24 @@ class ChoiceCosts:
 
     def prices(self, bits: BitAssignment) -> tuple[float, ...]:
         """The prices that the objective lowers, the first of them first."""
-        return self.objective.prices(self.cost(bits))
+        return self.objective.prices(self._costs(bits, self.objective.needed))
 
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         """All costs; NaN for energies and a latency of which a part has no figure."""
-        key = tuple(sorted(bits.items()))
-        if key not in self._known:
-            self._known[key] = self._cost(bits)
-        return self._known[key]
+        return {name: self._costs(bits, COSTS)[name] for name in COSTS}
+
+    def _costs(self, bits: BitAssignment, names: Collection[CostName]) -> dict[CostName, float]:
+        """Some costs at least: schedules take most of the time, and counts need none."""
+        known = self._known.setdefault(tuple(sorted(bits.items())), {})
+        lacking = [name for name in names if name not in known]
+        if lacking:
+            try:
+                found = self._estimate(bits)
+            except CimError:  # integers that no accumulator holds
+                known.update(dict.fromkeys(COSTS, math.nan))
+            else:
+                known.update({name: _cost(found, name) for name in lacking})
+        return known
 
     @property
     def basis(self) -> str:
@@ -129,23 +139,6 @@ class ChoiceCosts:
                     "converts nothing" if name == "conversions" else lacks,
                 )
 
-    def _cost(self, bits: BitAssignment) -> dict[CostName, float]:
-        try:
-            found = self._estimate(bits)
-        except CimError:  # integers that no accumulator holds
-            return dict.fromkeys(COSTS, math.nan)
-        query, score = found.query, found.score
-        assert query is not None
-        assert score is not None
-        encoding = found.text + found.video
-        return {
-            "query_energy": _whole(query.energy_pj),
-            "encoding_energy": _whole(encoding.energy_pj),
-            "latency": _whole(query.latency_ns),
-            "arrays": found.floorplan.arrays,
-            "conversions": encoding.conversions + score.conversions,
-        }
-
     def _estimate(self, bits: BitAssignment) -> Estimate:
         """The estimate of a query with these bits; what is not stored has no digital work."""
         compiled = {
@@ -159,6 +152,19 @@ class ChoiceCosts:
         shortlist = (place for place in found.placements if place.graph == SHORTLIST)
         places = (*self.layers.places(of_layers(bits)), *shortlist)
         return found.placed(places, self.configured(bits).settings)
+
+
+def _cost(found: Estimate, name: CostName) -> float:
+    """One cost of an estimate with a gallery; NaN for an energy or a time without a figure."""
+    if name == "arrays":
+        return found.floorplan.arrays
+    if name == "conversions":
+        return found.conversions
+    if name == "encoding_energy":
+        return _whole((found.text + found.video).energy_pj)
+    query = found.query
+    assert query is not None
+    return _whole(query.energy_pj if name == "query_energy" else query.latency_ns)
 
 
 def _whole(total: Quantity) -> float:

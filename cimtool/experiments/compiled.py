@@ -293,15 +293,12 @@ class PointEvaluator:
         if (shortlist := Shortlist.of(build.settings, held, items)) is not None:
             query = replace(query, gallery=None, shortlist=shortlist.length)
             return self._shortlisting(program, build, query).at(items)
-        one, two = (
-            estimate(
-                self.with_gallery(program, build.settings, copies),
-                build,
-                replace(query, gallery=copies * held),
-            )
-            for copies in (1, 2)
-        )
-        return one if items == held else GalleryPair(one, two).at(items)
+
+        def stored(copies: int) -> Estimate:
+            own = self.with_gallery(program, build.settings, copies)
+            return estimate(own, build, replace(query, gallery=copies * held))
+
+        return stored(1) if items == held else GalleryPair(stored(1), stored(2)).at(items)
 
     def _shortlisting(
         self, program: Program, build: Configuration, query: ScoredQuery

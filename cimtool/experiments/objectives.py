@@ -64,12 +64,21 @@ class CostObjective:
         """True if energies take part in it."""
         return "query_energy" in self.weights or "encoding_energy" in self.weights
 
+    @property
+    def _tie(self) -> CostName | None:
+        """The count that breaks ties, of a single one."""
+        first, *others = self.weights
+        return None if others else TIES.get(first)
+
+    @property
+    def needed(self) -> tuple[CostName, ...]:
+        """The costs that prices are made from."""
+        return (*self.weights, *(() if self._tie is None else (self._tie,)))
+
     def prices(self, costs: Mapping[CostName, float]) -> tuple[float, ...]:
         """The weighted sum of costs, and for a single count the one that breaks ties."""
         own = sum(weight * self._share(name, costs) for name, weight in self.weights.items())
-        first, *others = self.weights
-        tie = None if others else TIES.get(first)
-        return (own,) if tie is None else (own, self._share(tie, costs))
+        return (own,) if self._tie is None else (own, self._share(self._tie, costs))
 
     def _share(self, name: CostName, costs: Mapping[CostName, float]) -> float:
         return costs[name] / (self.first.get(name, 1.0) or 1.0)

@@ -11,6 +11,7 @@ import pytest
 from cimtool import api
 from cimtool.base.progress import silent
 from cimtool.base.toml_files import toml_text
+from cimtool.costs.estimate import Estimate
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.choice_costs import ChoiceCosts
 from cimtool.experiments.compiled import PointEvaluator
@@ -94,3 +95,16 @@ def test_a_gallery_in_the_arrays_has_bits_of_its_own(small_trunk: DemoFiles) -> 
     before, after = costs.cost(costs.bits), costs.cost(bits)
     assert after["arrays"] < before["arrays"]
     assert after["query_energy"] < before["query_energy"]
+
+
+def test_counts_are_compared_without_a_schedule(
+    small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = costs_of(small_trunk, score_mapping="in-memory", accumulator_bits=48)
+    all_costs, found = costs.cost(costs.bits), costs.estimated(costs.start)
+    assert found.score is not None
+    assert found.score.conversions > 0
+    assert found.conversions == (found.text + found.video + found.score).conversions
+    fresh = replace(costs, objective=CostObjective.of("arrays"), _known={})
+    monkeypatch.setattr(Estimate, "latency", None)
+    assert fresh.prices(costs.bits) == (all_costs["arrays"], all_costs["conversions"])

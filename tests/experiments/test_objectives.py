@@ -28,6 +28,13 @@ def test_arrays_and_conversions_break_their_ties_by_the_other() -> None:
     assert CostObjective.of("latency").prices(COST) == (30,)
 
 
+@pytest.mark.parametrize("text", [*COSTS, "query_energy=1,arrays=0.5"])
+def test_prices_need_no_other_costs(text: str) -> None:
+    objective = CostObjective.of(text)
+    few = {name: COST[name] for name in objective.needed}
+    assert objective.prices(few) == objective.prices(COST)
+
+
 def test_a_start_that_converts_nothing_is_no_division_by_zero() -> None:
     none = {**COST, "conversions": 0.0}
     assert CostObjective({"arrays": 1.0}, none).prices(none) == (1.0, 0.0)
