@@ -69,7 +69,7 @@ build() {
         widths "$output.log"
         for object in "$output.obj"/verilated*.o; do
             # Copy, then rename: several benches may share the folder.
-            [ -f "$VERILATED/${object##*/}" ] || { cp "$object" "$VERILATED/kept.$$" && mv "$VERILATED/kept.$$" "$VERILATED/${object##*/}"; }
+            [ -f "$VERILATED/${object##*/}" ] || { cp "$object" "$VERILATED/${output##*/}.$$" && mv "$VERILATED/${output##*/}.$$" "$VERILATED/${object##*/}"; }
         done
         ;;
     esac
@@ -122,6 +122,38 @@ with_random_inputs() {
         "$binary" +HANDOFF=. +VECTORS="${VECTORS:-1000}" +SEED="${SEED:-1}" +FAULT="$4" $timing
 }
 
+# planted FILE KINDS KIND: yes if a fault is in the bench of a kind, no if its kinds do not show it, own if its file is replaced
+planted() {
+    case $own,$1 in
+    yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) echo own && return ;;
+    esac
+    case ,$2, in
+    *,"$3",*) echo yes ;;
+    *) echo no ;;
+    esac
+}
+
+# by_taps SIMULATOR KIND: finds faults by the vectors of taps/, and keeps a line for each that shows
+by_taps() {
+    output=build/faulty_$1_$2
+    build "$1" "$2" sv/faulty "$output" "$sources"
+    simulate "$1" "$output" > "build/control_$1_$2.txt" && grep -q '^PASS$' "build/control_$1_$2.txt" || { say "$1: $2: the control without a fault fails"; exit 1; }
+    while IFS=$tab read -r number tap file kinds name; do
+        [ "$(planted "$file" "$kinds" "$2")" = yes ] || continue
+        simulate "$1" "$output" "$number" | grep -m 1 "^fault $number: found at " || true
+    done < sv/faults.txt > "build/found_$1_$2.txt"
+}
+
+# by_random_inputs KIND: the same of the faults that the vectors of taps/ do not show in Icarus, by drawn inputs
+by_random_inputs() {
+    while IFS=$tab read -r number tap file kinds name; do
+        [ "$(planted "$file" "$kinds" "$1")" = yes ] || continue
+        grep -q "^fault $number: " "build/found_iverilog_$1.txt" && continue
+        (with_random_inputs sv/faulty "$1" "$sources" "$number") > "build/drawn_$1.txt" < /dev/null || true
+        grep -m 1 "^fault $number: found at " "build/drawn_$1.txt" || true
+    done < sv/faults.txt > "build/found_random_$1.txt"
+}
+
 # alone KIND
 alone() { "$PYTHON" sv/array_cocotb.py "$1" "$adapter" $macro; }
 
@@ -137,37 +169,34 @@ mutants)
     # With an array of one's own, the faults are those of its boundary and of the periphery.
     own=yes sources="$adapter $macro"
     [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
-    for simulator in iverilog verilator; do
-        for folder in sv/kind*; do
-            kind=${folder#sv/}
-            output=build/faulty_${simulator}_$kind
-            build $simulator "$kind" sv/faulty "$output" "$sources"
-            simulate $simulator "$output" > build/control.txt && grep -q '^PASS$' build/control.txt || { say "$simulator: $kind: the control without a fault fails"; exit 1; }
+    for folder in sv/kind*; do
+        kind=${folder#sv/} failed=0
+        # Side by side: Verilator compiles while Icarus runs.
+        { by_taps iverilog "$kind" && by_random_inputs "$kind"; } &
+        beside=$!
+        (by_taps verilator "$kind") || failed=1
+        wait $beside || failed=1
+        [ $failed = 0 ] || exit 1
+        for simulator in iverilog verilator; do
             printf '%s: %s: the control passes\n' $simulator "$kind"
             while IFS=$tab read -r number tap file kinds name; do
-                case $own,$file in
-                yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) continue ;;
-                esac
-                case ,$kinds, in
-                *,$kind,*) ;;
-                *)
+                case $(planted "$file" "$kinds" "$kind") in
+                own) continue ;;
+                no)
                     printf '%s: %s: %s: not applicable\n' $simulator "$kind" "$name"
                     continue
                     ;;
                 esac
-                found=$(simulate $simulator "$output" "$number" | grep -m 1 "^fault $number: found at " || true)
-                # What the vectors of taps/ do not show, drawn inputs may.
-                how=
+                found=$(sed -n "s/^fault $number: //p" "build/found_${simulator}_$kind.txt") how=
                 [ -n "$found" ] || {
                     how=', by random inputs'
-                    (with_random_inputs sv/faulty "$kind" "$sources" "$number") > build/drawn.txt < /dev/null || true
-                    found=$(grep -m 1 "^fault $number: found at " build/drawn.txt || true)
+                    found=$(sed -n "s/^fault $number: //p" "build/found_random_$kind.txt")
                 }
-                printf '%s: %s: %s: %s%s\n' $simulator "$kind" "$name" "${found#*: }" "$how"
+                printf '%s: %s: %s: %s%s\n' $simulator "$kind" "$name" "$found" "$how"
                 # An array that does not show its sums shows their faults in its codes.
-                grep -q '^sums: 0 compared' build/control.txt && tap="$tap|codes|converter"
+                grep -q '^sums: 0 compared' "build/control_${simulator}_$kind.txt" && tap="$tap|codes|converter"
                 case "|$tap|" in
-                *"|${found#*: found at }|"*) ;;
+                *"|${found#found at }|"*) ;;
                 *) missed=1 && say "$kind: $name: expected at $tap" ;;
                 esac
             done < sv/faults.txt

@@ -14,8 +14,7 @@
         if (fault != 0) begin
             $display("fault %0d: found at answers", fault);
             $finish;
-        end
-        $fatal(1, "FAIL: %s: %s", where, reason);
+        end else $fatal(1, "FAIL: %s: %s", where, reason);
     endtask
 
     task automatic write_line(input int row, input logic [LINE-1:0] cells);
