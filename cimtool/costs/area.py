@@ -176,11 +176,10 @@ def occupied_area(rates: Rates, plan: Floorplan) -> OccupiedArea:
     figure, off = rates.figure("area"), rates.target.process.memory in NON_VOLATILE
     each = None if figure is None else rates.arrays_in(figure.scope)
     if figure is not None and each is not None:
-        amount = -(-plan.arrays // each) * figure.value
-        low, high = (end * amount / figure.value for end in figure.interval)
-        whole, basis = Quantity(amount, (), low, high, own=amount), "figure of the target"
+        whole = rates.area(figure, -(-plan.arrays // each))
+        basis = "a simulated design" if rates.target.simulated else "figure of the target"
         if rates.target.simulated:
-            whole, basis = _cell(rates.kind)[1].widen(whole), "a simulated design"
+            whole = _cell(rates.kind)[1].widen(whole)
         said = AreaPart(f"{figure.scope}s", whole, basis, off and figure.scope != "chip")
         around = () if figure.scope == "chip" else _around(rates.prices, plan)
         return OccupiedArea((said, *around))
@@ -207,9 +206,7 @@ def _arrays(rates: Rates, plan: Floorplan, cells: int) -> Sequence[AreaPart]:
     shared = None if count is None else rates.arrays_in(count.scope)
     converters = AreaPart("converters", macro.times(middle, low, high), basis)
     if adc is not None and count is not None and shared is not None:
-        owned = plan.arrays * count.value / shared * adc.value / 1e6
-        low_end, high_end = (end * owned / adc.value for end in adc.interval)
-        figures = Quantity(owned, (), low_end, high_end, own=owned)
+        figures = rates.area(adc, plan.arrays * count.value / shared / 1e6)
         converters = AreaPart("converters", figures, "figures of the target")
     return (AreaPart("arrays", macro.times(1 - middle, 1 - high, 1 - low), basis), converters)
 

@@ -8,11 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from cimtool.base.intervals import Change
+from cimtool.bundle.bundle import QUERIES
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
 from cimtool.costs.raw_rows import two_digits
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import BUILT, GalleryWay, cheapest, times
+from cimtool.costs.ways import BUILT, GalleryWay, WayKind, cheapest, times
 from cimtool.report.document import Sentence, Tone
 from cimtool.report.formats import (
     ENERGIES,
@@ -37,6 +38,9 @@ PAYS: dict[Tone, str] = {
 }
 """The answer by tone."""
 
+UNMEASURED = "Compute-in-memory takes less energy here; whether it finds as much is not measured."
+"""The answer if R@1 of a way that takes least energy is not known."""
+
 
 def verdict(found: BundleCost) -> list[Sentence]:
     """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
@@ -48,13 +52,20 @@ def verdict(found: BundleCost) -> list[Sentence]:
                 "verdict",
             )
         ]
-    first = cheapest_sentence(found.ways, found.gallery)
+    first = cheapest_sentence(found.ways, _among(found))
     by_size = found.cheapest_by_size
-    return [*first, *([Sentence(by_size_text(found), "verdict")] if by_size else [])]
+    later = (unmeasured_text(found), by_size_text(found) if by_size else "")
+    return [*first, *(Sentence(text, "verdict") for text in later if text)]
 
 
-def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence]:
-    """The cheapest way among these, beside the cheapest of the other side.
+def _among(found: BundleCost) -> str:
+    """The gallery and the batch that energies are of."""
+    at_once = f" for {found.batch:,} queries at once" if found.batch > 1 else ""
+    return f"{found.gallery:,} items{at_once}"
+
+
+def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
+    """The cheapest way of these `among` so many items, beside the cheapest of the other side.
 
     One side is the compiled model on its target (BUILT), the other is all else.
     """
@@ -63,19 +74,51 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], items: int) -> list[Sentence
         return []
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
-    first = least[0]
+    answer, first = PAYS[tone], least[0]
+    if tone == "good" and any(one.r1 is None for one in least):
+        answer, tone = UNMEASURED, ""
     if len(least) == 1:
-        text = f"Cheapest among {items:,} items: {_named(first)}"
+        text = f"Cheapest among {among}: {_named(first)}"
     else:
         *some, last = (_named(one) for one in least)
-        text = f"Among {items:,} items no way is shown to be cheapest, at these prices: "
+        text = f"Among {among} no way is shown to be cheapest, at these prices: "
         text += f"{'; '.join(some)}; and {last}"
     rival = _rival(ways, first)
     if rival is not None and rival not in least:
         ratio = times(rival, first)
         assert ratio is not None
         text += f"; {rival.way} takes {times_text(ratio)} as much, {_figures(rival)}"
-    return [Sentence(f"{text}. {PAYS[tone]}", "verdict", tone)]
+    return [Sentence(f"{text}. {answer}", "verdict", tone)]
+
+
+def unmeasured_text(found: BundleCost) -> str:
+    """The ways of least energy whose R@1 is not known, and what measures it; empty if all are."""
+    unknown = [one for one in cheapest(found.ways) if one.r1 is None]
+    if not unknown:
+        return ""
+    by = "`cimtool cost` with `--data` measures it"
+    if found.bundle.gallery is not None:
+        by = "`cimtool verify` measures it"
+    elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in unknown):
+        by += " of a bundle that was compiled with `--score-mapping hybrid`"
+    return f"R@1 is not measured of {' and '.join(one.way for one in unknown)}: {by}."
+
+
+def sampling_text(found: BundleCost) -> str:
+    """Monte Carlo as a multiple of the build that scores in the same place; empty if not known."""
+    program = found.program
+    kind: WayKind = "digital" if program.gallery_items is None else "in the memory"
+    kind = kind if program.shortlist is None else "shortlist"
+    both = {one.kind: one for one in found.ways}
+    sampled, built = both.get("Monte Carlo"), both.get(kind)
+    ratio = None if sampled is None or built is None else times(sampled, built)
+    if sampled is None or built is None or ratio is None:
+        return ""
+    at_once = f", {found.batch:,} queries at once" if found.batch > 1 else ""
+    return (
+        f"{sampled.way} takes {times_text(ratio)} as much a query as {built.way}, in the same place"
+        f"{at_once}."
+    )
 
 
 def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None:
@@ -115,9 +158,10 @@ def by_size_text(found: BundleCost) -> str:
     names = {one.kind: one.way for one in found.ways}
     pays = _runs(sizes, lambda one: ANSWERS[one.pays])
     least = _runs(sizes, lambda one: names[one.ways[0]])
+    at_once = f", {found.batch:,} queries at once" if found.batch > 1 else ""
     return (
-        f"Does compute-in-memory pay, from {sizes[0].items:,} to {MOST:,} items: {pays}. Cheapest "
-        f"at the middle of all prices: {least}."
+        f"Does compute-in-memory pay, from {sizes[0].items:,} to {MOST:,} items{at_once}: {pays}. "
+        f"Cheapest at the middle of all prices: {least}."
     )
 
 
@@ -195,6 +239,7 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
             f"R@1 of texts is from {found.accuracy.source}, among {found.accuracy.items:,} items; "
             "- is not measured"
         )
+    yield "queries/s have the interval of their latency; `cost.json` has its ends"
     if found.loads_of_batches:
         yield (
             "items are loaded for each batch, so the sizes at which another way takes over are not "

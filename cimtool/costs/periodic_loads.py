@@ -3,7 +3,7 @@
 Loads and the products with them repeat: a number of items more, the period, adds the same loads to
 each layer, at the same places of the arrays. Once the schedule has settled, each period takes the
 same time, so that two small galleries give that of a large one, but for the rounding of tasks to
-ticks. A third shows that it has settled; if it has not, larger ones are taken.
+ticks. It has settled if a period takes as long in a gallery of many times as many periods.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from cimtool.hardware.placement import Floorplan, Placement
 
 CLOSE = 1e-9
 """Two times that differ by less than this share are the same, but for tasks' rounding to ticks."""
+
+FAR = 16
+"""Periods of the first gallery that shows that a schedule has settled."""
 
 
 def loading_period(layers: Sequence[Placement], plan: Floorplan) -> int:
@@ -30,16 +33,32 @@ def loading_period(layers: Sequence[Placement], plan: Floorplan) -> int:
     ))  # fmt: skip
 
 
-def settled_time(time: Callable[[int], float], items: int, period: int) -> float:
-    """The time of a number of items, by that of fewer and their steps of a period.
+def settled_periods(
+    time: Callable[[int], float], items: int, period: int, least: int = 1
+) -> int | None:
+    """The periods, `least` at least, from which on each takes the same time.
 
-    `time` gives that of any number; it is asked for all items if it does not settle before.
+    `time` gives that of any number of items. None if it does not settle before `items`.
     """
-    periods = 1
-    while items >= (periods + 2) * period:
-        least = periods * period + items % period
-        one, two, three = (time(least + step * period) for step in range(3))
-        if math.isclose(two - one, three - two, rel_tol=CLOSE):
-            return one + (two - one) * ((items - least) // period)
+
+    def step(count: int) -> float:
+        fewer = items % period + count * period
+        return time(fewer + period) - time(fewer)
+
+    periods, far = least, FAR
+    while True:
+        far *= 2 if periods >= far else 1
+        if far >= items // period:
+            return None
+        if math.isclose(step(periods), step(far), rel_tol=CLOSE):
+            return periods
         periods *= 2
-    return time(items)
+
+
+def settled_time(time: Callable[[int], float], items: int, period: int, periods: int) -> float:
+    """The time of a number of items, by that of `periods`, from which on each takes the same."""
+    if items < (periods + 1) * period:
+        return time(items)
+    least = periods * period + items % period
+    one = time(least)
+    return one + (time(least + period) - one) * ((items - least) // period)

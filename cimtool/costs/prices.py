@@ -106,7 +106,7 @@ class Reference(TomlTable):
     """The whole file of reference prices."""
 
     spread: float
-    time_spread: float
+    figure_spread: float
     sustained: Sourced
     kinds: dict[OperationName, OperationKind]
     prices: tuple[Price, ...] = Field(strict=False)
@@ -280,7 +280,7 @@ class Prices:
         """Lowest, middle and highest clock of the digital unit in MHz."""
         given, table = self.target.digital.clock, reference()
         if given is not None:
-            spread = table.spread if self.target.simulated else table.time_spread
+            spread = table.spread if self.target.simulated else table.figure_spread
             return given / spread, given, given * spread
         here = table.factor("delay", self.node, self.voltage)
         found = [

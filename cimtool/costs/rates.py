@@ -184,9 +184,18 @@ class Rates:
     def time(self, nanoseconds: float) -> Quantity:
         """A time by the target's figures, as wide as published times were found to be."""
         figure = self.figure("mvm_latency", "read_latency", "clock")
-        sure = figure is not None and self._measured(figure)
-        spread = reference().time_spread if sure else reference().spread
+        spread = reference().spread if figure is None else self._spread(figure)
         return Quantity(nanoseconds).times(1, 1 / spread, spread)
+
+    def area(self, figure: Figure, amount: float) -> Quantity:
+        """So many times the area of a figure, in its unit: as wide as its time would be."""
+        spread, value = self._spread(figure), figure.value * amount
+        low, high = (end * amount for end in figure.interval)
+        return Quantity(value, (), low / spread, high * spread, own=value)
+
+    def _spread(self, figure: Figure) -> float:
+        """The factor each way within which a figure of time or area is taken to hold."""
+        return reference().figure_spread if self._measured(figure) else reference().spread
 
     def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
@@ -15,23 +15,30 @@ from cimtool.costs.instead import (
     instead_json,
     instead_notes,
     instead_table,
+    sampling_text,
     verdict,
     ways_table,
 )
 from cimtool.costs.instead_picture import instead_picture
-from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
 from cimtool.costs.schedule_picture import schedule_svg
 from cimtool.costs.schedule_render import schedule_blocks, schedule_json
 from cimtool.costs.silicon import interval_sentence
-from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
+from cimtool.costs.total_tables import (
+    by_itself,
+    energy_headline,
+    of_batch,
+    part_table,
+    total_table,
+    totals,
+)
+from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import Placement
 from cimtool.hardware.skipping import skipping_notes
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import (
     AREAS,
     ENERGIES,
-    NOT_GIVEN,
     SIZES,
     TIMES,
     Units,
@@ -67,12 +74,14 @@ def document(estimate: BundleCost, name: str = "") -> Document:
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
     points = query_bounds(estimate)
-    energies = (f"{of}: {energy_headline(cost)}" for of, cost in totals(estimate).items())
+    energies = (f"{of}: {energy_headline(cost)}" for of, cost in of_batch(estimate).items())
+    sampled = sampling_text(estimate)
     return Document(
         f"{place}, {at}",
         (
             *verdict(estimate),
             *instead_table(estimate),
+            *([Sentence(sampled, "verdict")] if sampled else []),
             Sentence(fit_sentence(plan), "verdict"),
             *(Sentence(one, "verdict") for one in energies),
             total_table(estimate).named("totals"),
@@ -150,68 +159,6 @@ def missing_sentences(query: Cost) -> Iterator[str]:
     return (f"{' and '.join(of)}: without {', '.join(p)}" for p, of in missing.items() if p)
 
 
-def totals(estimate: Estimate) -> dict[str, Cost]:
-    """The totals by their headings: an item of each side, and a query if there is a gallery."""
-    text, video = estimate.called
-    costs = {f"one {text}": estimate.text, f"one {video}": estimate.video}
-    if estimate.query is not None:
-        costs[f"query x {estimate.gallery:,}"] = estimate.query
-    return costs
-
-
-def total_table(estimate: Estimate) -> Table:
-    """The operations, time and energy of an item of each side and a query."""
-    costs = totals(estimate)
-    rows: dict[str, Callable[[Cost], Content]] = {
-        "MACs in arrays": lambda c: c.macs,
-        "drive cycles": lambda c: c.drive_cycles,
-        "conversions": lambda c: c.conversions,
-        "shift-and-adds": lambda c: c.shift_adds,
-        "digital multiplications": lambda c: c.digital.multiplications,
-        "digital additions": lambda c: c.digital.count("additions"),
-        "digital shifts, limits": lambda c: c.digital.count("shifts", "limits"),
-        "numbers moved": lambda c: c.digital.total - c.digital.count(*ARITHMETIC),
-        "cells written": lambda c: c.cells_written,
-        "latency": lambda c: c.latency_ns.cell(TIMES),
-        "latency from, to": lambda c: c.latency_ns.range_text(TIMES) or None,
-        "energy": lambda c: c.energy_pj.cell(ENERGIES),
-        "energy from, to": lambda c: c.energy_pj.range_text(ENERGIES) or None,
-        "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
-        "from the target's figures": lambda c: f"{coverage(c.own_share)} of the energy",
-        "this energy is": lambda c: (
-            NOT_GIVEN
-            if c.energy_pj.value is None
-            else ("a lower bound" if c.energy_pj.lower_bound else "the total")
-        ),
-    }
-    columns = [Column(""), *(Column(name, whole) for name in costs)]
-    contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
-    title = f"Totals of one {estimate.called[0]}, one {estimate.called[1]} and a query"
-    return make_table(title, columns, contents, sortable=False)
-
-
-def part_table(estimate: Estimate) -> Table:
-    """The energy of each part, and the time that it is busy; parts may be busy side by side."""
-    costs = totals(estimate)
-    columns = [Column("part")]
-    for name in costs:
-        columns += [Column(f"energy,\n{name}", whole), Column(f"time,\n{name}", whole)]
-    rows: list[list[Content]] = []
-    for part in PARTS:
-        shares = [cost.parts.get(part, PartShare()) for cost in costs.values()]
-        every = [q for s in shares for q in ((s.energy, ENERGIES), (s.time, TIMES))]
-        if any(quantity.value or quantity.missing for quantity, _ in every):
-            cells = [None if one == NOTHING else one.cell(units) for one, units in every]
-            rows.append([part, *cells])
-    made = make_table("Energy and busy time by part", columns, rows, sortable=False, absent="")
-    return made.named("parts", "detail")
-
-
-def energy_headline(cost: Cost) -> str:
-    """The energy with its interval, and its coverage if that is low."""
-    return ", ".join(filter(None, (cost.energy_pj.full_text(ENERGIES), cost.caveat())))
-
-
 def _missing_lines(estimate: Estimate) -> list[str]:
     lines = []
     for quantity, name in (("latency_ns", "latency"), ("energy_pj", "energy")):
@@ -254,7 +201,8 @@ def montecarlo_table(estimate: Estimate) -> list[Table]:
         ("latency", *(one.latency_ns.cell(TIMES) for one in (score, *ways))),
         ("energy", *(one.energy_pj.cell(ENERGIES) for one in (score, *ways))),
     ]
-    made = make_table("Compiled and sampled", columns, rows, sortable=False)
+    title = f"Compiled and sampled{by_itself(estimate)}"
+    made = make_table(title, columns, rows, sortable=False)
     return [made.named("sampling", "detail")]
 
 

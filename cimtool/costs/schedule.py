@@ -145,19 +145,30 @@ class _Line:
     def earliest(self, ready: int, ticks: int) -> int | None:
         """The first start from `ready` on at which the resource is free; None: there is none."""
         turn, count = self.interval, len(self.starts)
-        if turn and ticks > turn:
+        if not turn:
+            return self._earliest_once(ready, ticks)
+        if ticks > turn:
             return None
-        phase = ready % turn if turn else ready
+        phase = ready % turn
         at, index = phase, bisect_right(self.starts, phase) - 1
-        while count and (turn or index < count):
-            lap, place = divmod(index, count) if turn else (0, max(index, 0))
+        while count:
+            lap, place = divmod(index, count)
             if self.starts[place] + lap * turn >= at + ticks:
                 break
             at = max(at, self.ends[place] + lap * turn)
-            if turn and at >= phase + turn:
+            if at >= phase + turn:
                 return None
             index += 1
         return ready + at - phase
+
+    def _earliest_once(self, ready: int, ticks: int) -> int:
+        starts, ends, at = self.starts, self.ends, ready
+        for place in range(max(bisect_right(starts, ready) - 1, 0), len(starts)):
+            if starts[place] >= at + ticks:
+                break
+            if ends[place] > at:
+                at = ends[place]
+        return at
 
     def hold(self, start: int, ticks: int) -> None:
         """Mark the resource as held; touching runs become one."""

@@ -12,6 +12,7 @@ from cimtool.costs import instead, render
 from cimtool.costs.area import area_table
 from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
 from cimtool.costs.bundle_cost import BundleCost, bundle_cost
+from cimtool.costs.total_tables import energy_headline, part_table, total_table
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
 from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs
@@ -77,8 +78,8 @@ class CostSection(ReportSection, name="cost"):
             *instead.ways_table(found),
             Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
             render.layer_cost_table(found).named("cost_layers", "detail"),
-            render.total_table(found).named("cost", "detail"),
-            render.part_table(found),
+            total_table(found).named("cost", "detail"),
+            part_table(found),
             area_table(found.area),
             *bound_table(points),
             *notes([bounds_text(points)] if points else (), "detail"),
@@ -108,7 +109,7 @@ def _query(found: BundleCost) -> Iterator[Block]:
     if query is None:
         return
     latency = query.latency_ns.full_text(TIMES)
-    yield Sentence(f"Energy {render.energy_headline(query)}; latency {latency}")
+    yield Sentence(f"Energy {energy_headline(query)}; latency {latency}")
     facts = (
         ("gallery", counted(found.gallery or 0, "item")),
         ("energy known for", f"{coverage(query.coverage)} of its operations"),

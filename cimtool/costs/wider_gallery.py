@@ -7,17 +7,17 @@ the last one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.periodic_loads import loading_period, settled_time
+from cimtool.costs.periodic_loads import loading_period, settled_periods, settled_time
 from cimtool.costs.schedule import TICKS
 from cimtool.costs.schedule_batch import key_of, spread
-from cimtool.costs.schedule_tasks import GraphWork, WaveKey
+from cimtool.costs.schedule_tasks import End, GraphWork, WaveKey
 from cimtool.costs.totals import Cost, Quantity
 from cimtool.hardware.placement import Placement, floorplan, item_products
 from cimtool.ir.program import Graph
@@ -70,6 +70,11 @@ class GalleryPair:
     @cached_property
     def _texts(self) -> dict[object, tuple[WiderGallery, Cost]]:
         """The cost of a text by what it depends on, with the first estimate that has it."""
+        return {}
+
+    @cached_property
+    def settled(self) -> dict[object, int]:
+        """The periods from which on loads of items have settled, by what they depend on."""
         return {}
 
     def product(self, place: Placement, found: WiderGallery) -> Cost:
@@ -157,14 +162,27 @@ class WiderGallery(Estimate):
         """The time of a wave of queries with the items, all with a load before the next."""
         held = [one for one in self.placements if one.layer in self.pair.held]
         items, period = self.gallery or 0, loading_period(held, self.floorplan)
-        excerpt = cache(self.excerpt)
+        excerpt, plan = cache(self.excerpt), self.floorplan
 
-        @cache
-        def ticks(key: WaveKey) -> float:
-            return settled_time(lambda fewer: excerpt(fewer).pattern(key).length, items, period)
+        def ticks(key: WaveKey) -> Callable[[int], int]:
+            return lambda fewer: excerpt(fewer).pattern(key).length
 
-        key = key_of(self.work(self.pair.graph_of(self), items), wave, ticks)
-        return spread(lambda end: ticks(key._replace(end=end)) / TICKS, missing)
+        # The time of the first periods tells numbers of parts apart.
+        work = self.work(self.pair.graph_of(self), items)
+        best = key_of(work, wave, lambda key: settled_time(ticks(key), items, period, 1))
+
+        def time(end: End) -> float:
+            key = best._replace(end=end)
+            known, held_in = self.pair.settled, (key, plan.kept, plan.streaming)
+            if held_in not in known:
+                least = known.get((best, plan.kept, plan.streaming), 1)
+                found = settled_periods(ticks(key), items, period, least)
+                if found is None:
+                    return ticks(key)(items) / TICKS
+                known[held_in] = found
+            return settled_time(ticks(key), items, period, known[held_in]) / TICKS
+
+        return spread(time, missing)
 
     @cached_property
     def text(self) -> Cost:

@@ -72,6 +72,19 @@ def test_a_macro_without_an_area_has_that_of_published_ones_by_its_cells() -> No
     assert found.leaking.value == pytest.approx(digital.mm2.value + buffer.mm2.value)
 
 
+def test_an_area_by_a_figure_has_a_width() -> None:
+    macro, *_ = occupied_area(rates_at(load_target("dcim-28nm-isscc22"), None), plan(64)).parts
+    assert macro.basis == "figure of the target"
+    ends = macro.mm2.low / macro.mm2.value, macro.mm2.high / macro.mm2.value
+    assert ends == pytest.approx((1 / 1.02, 1.02))
+    # Of a simulated design twice as much or half of it.
+    rates = rates_at(load_target("isaac-rram-128"), None)
+    adc = rates.figure("adc_area")
+    assert adc is not None
+    area = rates.area(adc, 3)
+    assert (area.low, area.value, area.high) == (1800, 3600, 7200)
+
+
 def test_isaacs_tiles_are_some_twenty_square_millimetres() -> None:
     """53 tiles of 12 x 8 arrays are 19.7 mm2 by the paper's 0.372 mm2 a tile."""
     found = occupied_area(rates_at(load_target("isaac-rram-128"), None), plan(53 * 96))

@@ -14,13 +14,15 @@ from cimtool.costs.instead import (
     by_size_text,
     cheapest_sentence,
     instead_table,
+    sampling_text,
     times_text,
     two_digits,
+    unmeasured_text,
     verdict,
 )
 from cimtool.costs.render import document
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind
+from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind, cheapest, times
 from cimtool.report.terminal import terminal
 
 
@@ -31,7 +33,7 @@ def way(kind: WayKind, value: float, spread: float = 1.0, place: str = HERE) -> 
 
 def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> None:
     ways = (way("raw rows", 1000), way("GPU", 900, 2, "A100"), way("shortlist", 100))
-    (said,) = cheapest_sentence(ways, 7000)
+    (said,) = cheapest_sentence(ways, "7,000 items")
     assert said.text == (
         "Cheapest among 7,000 items: the shortlist at 100 pJ, R@1 25.0% [20.0, 30.0]; the GPU "
         "takes 9 times (4.5 to 18) as much, 900 pJ (450 pJ to 1.8 nJ), R@1 25.0% [20.0, 30.0]. "
@@ -41,7 +43,7 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
 
 
 def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
-    (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), 7000)
+    (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), "7,000 items")
     assert said.text.startswith("Cheapest among 7,000 items: the raw rows at 10 pJ, R@1 25.0% ")
     assert "; the digital takes 3 times (3 to 3) as much, 30 pJ, " in said.text
     assert said.text.endswith(". Compute-in-memory does not pay here.")
@@ -49,14 +51,51 @@ def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
 
 
 def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
-    (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), 7000)
+    (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
     assert said.text == (
         "Among 7,000 items no way is shown to be cheapest, at these prices: the GPU at 10 pJ (5 pJ "
         "to 20 pJ), R@1 25.0% [20.0, 30.0]; and the digital at 15 pJ, R@1 25.0% [20.0, 30.0]. "
         "Whether compute-in-memory pays here is open."
     )
     assert said.tone == ""
-    assert cheapest_sentence((), 7) == []
+    assert cheapest_sentence((), "7 items") == []
+
+
+def test_a_way_that_is_not_measured_takes_less_and_does_not_pay_yet() -> None:
+    unknown = replace(way("shortlist", 10), r1=None)
+    (said,) = cheapest_sentence((way("raw rows", 1000), unknown), "7,000 items")
+    assert said.text.endswith(
+        ". Compute-in-memory takes less energy here; whether it finds as much is not measured."
+    )
+    assert said.tone == ""
+
+
+def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
+    found, known = api.cost(small_bundle, gallery=10**8), Change(0.25, 0.2, 0.3)
+    measured = {one.kind: replace(one, r1=known) for one in found.ways}
+    assert "shortlist" in [one.kind for one in cheapest(found.ways)]
+    unknown = replace(measured["shortlist"], r1=None)
+    vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
+    assert unmeasured_text(found) == (
+        "R@1 is not measured of build, shortlist of 100: `cimtool cost` with `--data` measures it "
+        "of a bundle that was compiled with `--score-mapping hybrid`."
+    )
+    vars(found)["ways"] = tuple(measured.values())
+    assert unmeasured_text(found) == ""
+
+
+def test_monte_carlo_is_beside_the_score_in_its_place_and_batch(small_bundle: Path) -> None:
+    for batch in (1, 8):
+        found = api.cost(small_bundle, gallery=1_000_000, batch=batch)
+        ways = {one.kind: one for one in found.ways}
+        ratio = times(ways["Monte Carlo"], ways["digital"])
+        assert ratio is not None
+        assert ways["Monte Carlo"].batch == ways["digital"].batch == batch
+        at_once = "" if batch == 1 else ", 8 queries at once"
+        assert sampling_text(found) == (
+            f"Monte Carlo, K=10 takes {times_text(ratio)} as much a query as build, digital, in "
+            f"the same place{at_once}."
+        )
 
 
 def test_multiples_are_told_with_their_ends() -> None:

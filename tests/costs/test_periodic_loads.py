@@ -7,7 +7,7 @@ from quantities import known
 
 from cimtool import api
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.periodic_loads import loading_period, settled_time
+from cimtool.costs.periodic_loads import loading_period, settled_periods, settled_time
 from cimtool.costs.schedule import TICKS
 from cimtool.costs.schedule_batch import key_of, spread
 from cimtool.costs.totals import Quantity
@@ -23,17 +23,15 @@ def step_time(items: int) -> float:
 
 
 def test_the_time_of_many_periods_is_that_of_few_and_their_steps() -> None:
+    assert settled_periods(step_time, 1000, 8) == 2
     for items in (7, 20, 999, 1000, 12_345):
-        asked: list[int] = []
-
-        def time(some: int, asked: list[int] = asked) -> float:
-            asked.append(some)
-            return step_time(some)
-
-        assert settled_time(time, items, 8) == step_time(items)
-        assert max(asked) <= max(items % 8 + 4 * 8, min(items, 20))
-    # It is asked for all if each period takes longer than the last.
-    assert settled_time(lambda items: float(items) ** 2, 1000, 8) == 1000**2
+        assert settled_time(step_time, items, 8, 2) == step_time(items)
+    # A schedule that changes later has not settled; nor has one that ends before that shows.
+    later = lambda items: 5.0 * items + 3.0 * max(items - 80, 0)  # noqa: E731
+    assert settled_periods(later, 1000, 8) == 16
+    assert settled_periods(later, 130, 8) is None
+    # It never settles if each period takes longer than the last.
+    assert settled_periods(lambda items: float(items) ** 2, 1000, 8) is None
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
-from cimtool.costs.render import energy_headline, missing_sentences
+from cimtool.costs.render import missing_sentences
 from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.placement import Floorplan
@@ -42,12 +41,6 @@ def test_lower_bounds_are_marked_and_said_once() -> None:
     found = missing_sentences(Cost(latency_ns=latency, parts={"arrays": PartShare(energy)}))
     assert list(found) == ["energy and latency: without x"]
     assert list(missing_sentences(Cost(parts={"arrays": PartShare(Quantity(1.0))}))) == []
-
-
-def test_a_headline_on_less_than_95_percent_says_so() -> None:
-    half = Cost(macs=2, known=1, parts={"arrays": PartShare(Quantity(2000.0, (), 1000.0, 5000.0))})
-    assert energy_headline(half) == ("2 nJ (1 nJ to 5 nJ), known for only 50% of its operations")
-    assert energy_headline(replace(half, known=2)) == "2 nJ (1 nJ to 5 nJ)"
 
 
 def test_intervals_are_sums_of_ends() -> None:

@@ -40,11 +40,12 @@ def test_the_cheapest_way_is_in_the_verdict_for_the_gallery_asked_for(
 ) -> None:
     found = api.verify(small_bundle, small_trunk.eval, gallery=5000)
     cost = found.sections["cost"]
-    line, by_size = verdict(cost)
+    line, unmeasured, by_size = verdict(cost)
     assert " among 5,000 items" in line.text or line.text.startswith("Among 5,000 items ")
     assert terminal(found.document()).splitlines()[2] == line.text
     shown = [one.text for one in document(found).blocks if isinstance(one, Sentence)]
-    assert shown[:3] == [found.drift.worth.sentence, line.text, by_size.text]
+    said = [found.drift.worth.sentence, line.text, unmeasured.text, by_size.text]
+    assert shown[:4] == said
     # R@1 is that of the rows above it.
     (row,) = [one for one in cost.ways if one.kind == "digital"]
     assert row.r1 is not None
