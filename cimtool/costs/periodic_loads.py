@@ -4,6 +4,9 @@ Loads and the products with them repeat: a number of items more, the period, add
 each layer, at the same places of the arrays. Once the schedule has settled, each period takes the
 same time, so that two small galleries give that of a large one, but for the rounding of tasks to
 ticks. It has settled if a period takes as long in a gallery of many times as many periods.
+
+Layers whose tiles have unlike numbers of columns repeat together only after very many loads. Then
+the time grows with the tiles as it does between two excerpts of MOST_LOADS loads and half of them.
 """
 
 from __future__ import annotations
@@ -19,6 +22,33 @@ CLOSE = 1e-9
 
 FAR = 16
 """Periods of the first gallery that shows that a schedule has settled."""
+
+MOST_LOADS = 1_000
+"""Loads of the largest excerpt that is scheduled where they do not repeat before."""
+
+
+def tiles_of(layers: Sequence[Placement], items: int) -> int:
+    """The tiles of the layers that store so many items."""
+    return sum(place.row_parts * -(-items // place.array_columns) for place in layers)
+
+
+def repeats_soon(layers: Sequence[Placement], plan: Floorplan, most: int = MOST_LOADS) -> bool:
+    """True if at most so many loads show whether a schedule has settled."""
+    tiles = tiles_of(layers, (FAR + 1) * loading_period(layers, plan))
+    return tiles <= most * tiles_per_load(plan)
+
+
+def tiles_per_load(plan: Floorplan) -> int:
+    """The tiles of a load, of two that take turns."""
+    return max(1, plan.streaming // PARTS[0]) * plan.weight_sets
+
+
+def excerpts(layers: Sequence[Placement], plan: Floorplan, most: int = MOST_LOADS) -> list[int]:
+    """Two numbers of items, the second of which takes as many loads, about, and the first half."""
+    per_item = sum(place.row_parts / place.array_columns for place in layers)
+    widest = max(place.array_columns for place in layers)
+    first = max(1, round(most * tiles_per_load(plan) / 2 / per_item / widest)) * widest
+    return [first, 2 * first]
 
 
 def loading_period(layers: Sequence[Placement], plan: Floorplan) -> int:

@@ -14,7 +14,14 @@ from functools import cache, cached_property
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, Tally
-from cimtool.costs.periodic_loads import loading_period, settled_periods, settled_time
+from cimtool.costs.periodic_loads import (
+    excerpts,
+    loading_period,
+    repeats_soon,
+    settled_periods,
+    settled_time,
+    tiles_of,
+)
 from cimtool.costs.schedule import TICKS
 from cimtool.costs.schedule_batch import key_of, spread
 from cimtool.costs.schedule_tasks import End, GraphWork, WaveKey
@@ -75,6 +82,11 @@ class GalleryPair:
     @cached_property
     def settled(self) -> dict[object, int]:
         """The periods from which on loads of items have settled, by what they depend on."""
+        return {}
+
+    @cached_property
+    def excerpts(self) -> dict[object, tuple[int, int]]:
+        """The ticks of two excerpts of many loads, by what they depend on."""
         return {}
 
     def product(self, place: Placement, found: WiderGallery) -> Cost:
@@ -145,12 +157,16 @@ class WiderGallery(Estimate):
         """True if the items are loaded for each query, load after load."""
         return not (self.floorplan.resident or self.pair.held & {*self.floorplan.kept})
 
+    @property
+    def stored(self) -> list[Placement]:
+        """The layers whose columns are items."""
+        return [one for one in self.placements if one.layer in self.pair.held]
+
     def excerpt(self, items: int) -> GraphWork:
-        """The tasks with fewer of the items; the same layers stay, and a tile has as many bits."""
+        """The tasks with fewer of the items; the same layers stay."""
         found, graph = self.pair.at(items), self.pair.graph_of(self)
         vars(found)["floorplan"] = floorplan(found.placements, self.target, self.floorplan.kept)
-        tile_bits = self.work(graph, self.gallery or 0).tile_bits
-        return replace(found.work(graph, items), tile_bits=tile_bits, patterns={})
+        return found.work(graph, items)
 
     def latency(self, graph: Graph, items: int, serial: Quantity) -> Quantity:
         """The time of a walk by its schedule, or by that of fewer items."""
@@ -159,16 +175,33 @@ class WiderGallery(Estimate):
         return self.wave_time(1, serial.missing)
 
     def wave_time(self, wave: int, missing: tuple[str, ...]) -> Quantity:
-        """The time of a wave of queries with the items, all with a load before the next."""
-        held = [one for one in self.placements if one.layer in self.pair.held]
-        items, period = self.gallery or 0, loading_period(held, self.floorplan)
-        excerpt, plan = cache(self.excerpt), self.floorplan
+        """The time of a wave of queries with the items, all with a load before the next.
+
+        It is that of the full schedule if loads repeat soon, else to a thousandth, about.
+        """
+        work = self.work(self.pair.graph_of(self), self.gallery or 0)
+        if repeats_soon(self.stored, self.floorplan):
+            return self._settled_time(work, wave, missing)
+        if (self.gallery or 0) <= excerpts(self.stored, self.floorplan)[1]:
+            key = key_of(work, wave)
+            return spread(lambda end: work.pattern(key._replace(end=end)).length / TICKS, missing)
+        key = key_of(work, wave, self._ticks_by_tiles)
+        return spread(lambda end: self._ticks_by_tiles(key._replace(end=end)) / TICKS, missing)
+
+    def _settled_time(self, work: GraphWork, wave: int, missing: tuple[str, ...]) -> Quantity:
+        """The time of a wave by that of a few periods of its loads."""
+        items, period = self.gallery or 0, loading_period(self.stored, self.floorplan)
+        plan = self.floorplan
+
+        @cache
+        def excerpt(fewer: int) -> GraphWork:
+            """With as many bits in a tile as all items have."""
+            return replace(self.excerpt(fewer), tile_bits=work.tile_bits, patterns={})
 
         def ticks(key: WaveKey) -> Callable[[int], int]:
             return lambda fewer: excerpt(fewer).pattern(key).length
 
         # The time of the first periods tells numbers of parts apart.
-        work = self.work(self.pair.graph_of(self), items)
         best = key_of(work, wave, lambda key: settled_time(ticks(key), items, period, 1))
 
         def time(end: End) -> float:
@@ -183,6 +216,18 @@ class WiderGallery(Estimate):
             return settled_time(ticks(key), items, period, known[held_in]) / TICKS
 
         return spread(time, missing)
+
+    def _ticks_by_tiles(self, key: WaveKey) -> float:
+        """The time of a wave, by the tiles of two excerpts, the same for all numbers of items."""
+        few, many = excerpts(self.stored, self.floorplan)
+        known, held_in = self.pair.excerpts, (key, self.floorplan.kept, self.floorplan.streaming)
+        if held_in not in known:
+            first, second = (self.excerpt(items).pattern(key).length for items in (few, many))
+            known[held_in] = first, second
+        first, second = known[held_in]
+        counts = (tiles_of(self.stored, items) for items in (few, many, self.gallery or 0))
+        before, after, tiles = counts
+        return first + (second - first) * (tiles - before) / (after - before)
 
     @cached_property
     def text(self) -> Cost:

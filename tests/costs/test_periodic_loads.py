@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from quantities import known
 
 from cimtool import api
+from cimtool.costs import periodic_loads, wider_gallery
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.periodic_loads import loading_period, settled_periods, settled_time
+from cimtool.costs.periodic_loads import MOST_LOADS, loading_period, settled_periods, settled_time
 from cimtool.costs.schedule import TICKS
 from cimtool.costs.schedule_batch import key_of, spread
 from cimtool.costs.totals import Quantity
@@ -73,6 +76,28 @@ def test_few_loads_tell_what_a_full_schedule_takes(loaded: BundleCost, items: in
         assert ends(one.wave_time(BATCH, ())) == pytest.approx(
             ends(full_time(one, BATCH)), rel=1e-9
         )
+    assert seen
+
+
+@pytest.mark.parametrize("wave", [1, BATCH])
+def test_tiles_tell_to_a_thousandth_where_loads_do_not_repeat_soon(
+    wave: int, loaded: BundleCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("repeats_soon", "excerpts"):
+        function = getattr(periodic_loads, name)
+        monkeypatch.setattr(wider_gallery, name, partial(function, most=200))
+    seen = 0
+    for one in wider(loaded, 9001):
+        few, many = wider_gallery.excerpts(one.stored, one.floorplan)
+        assert many == 2 * few
+        time, full = one.wave_time(wave, ()), full_time(one, wave)
+        if many < 9001:
+            seen += 1
+            assert not wider_gallery.repeats_soon(one.stored, one.floorplan)
+            assert ends(time) == pytest.approx(ends(full), rel=1e-3 * MOST_LOADS / 200)
+            assert ends(time) != ends(full)
+        else:
+            assert ends(time) == pytest.approx(ends(full), rel=1e-9)
     assert seen
 
 
