@@ -96,11 +96,11 @@ def unmeasured_text(found: BundleCost) -> str:
     unknown = [one for one in cheapest(found.ways) if one.r1 is None]
     if not unknown:
         return ""
-    by = "`cimtool cost` with `--data` measures it"
+    by = "`cimtool cost --data NPZ` measures it"
     if found.bundle.gallery is not None:
         by = "`cimtool verify` measures it"
     elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in unknown):
-        by += " of a bundle that was compiled with `--score-mapping hybrid`"
+        by += " of a bundle that `cimtool compile --score-mapping hybrid` made"
     return f"R@1 is not measured of {' and '.join(one.way for one in unknown)}: {by}."
 
 

@@ -35,13 +35,15 @@ class Shortlist:
     def of(cls, settings: Settings, items: int, gallery: int | None = None) -> Shortlist | None:
         """The shortlist that settings draw up, None without one.
 
-        `gallery` is the number of items that a query is priced among (None: the `items`). Raises
+        `gallery` is the number of items that a query is priced among (None: the `items`). Without
+        a length it has DEFAULT_SHORTLIST items, or as many as can be measured at least. Raises
         CimError if the list is longer than the gallery, or its share of the items is none of them.
         """
         if settings.score_mapping != "hybrid":
             return None
         priced = gallery or items
-        length = settings.shortlist or min(DEFAULT_SHORTLIST, priced)
+        least = -(-priced // items)
+        length = settings.shortlist or min(max(DEFAULT_SHORTLIST, least), priced)
         if length > priced:
             raise CimError(
                 f"shortlist = {length}: a query is priced among {priced:,} items; expected 1 to "
@@ -51,7 +53,7 @@ class Shortlist:
         if not measured:
             raise CimError(
                 f"shortlist = {length}: of {priced:,} items it is fewer than one of the "
-                f"{items:,} that it is measured on; expected at least {-(-priced // items)}, or "
+                f"{items:,} that it is measured on; expected at least {least}, or "
                 "more items"
             )
         return cls(length, priced, measured, items)

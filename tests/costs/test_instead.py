@@ -77,8 +77,8 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     unknown = replace(measured["shortlist"], r1=None)
     vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
     assert unmeasured_text(found) == (
-        "R@1 is not measured of build, shortlist of 100: `cimtool cost` with `--data` measures it "
-        "of a bundle that was compiled with `--score-mapping hybrid`."
+        "R@1 is not measured of build, shortlist of 100: `cimtool cost --data NPZ` measures it of "
+        "a bundle that `cimtool compile --score-mapping hybrid` made."
     )
     vars(found)["ways"] = tuple(measured.values())
     assert unmeasured_text(found) == ""

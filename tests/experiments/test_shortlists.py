@@ -31,6 +31,7 @@ def shortlist(length: int | None, items: int, gallery: int | None) -> Shortlist 
     [
         (None, 1500, None, Shortlist(100, 1500, 100, 1500)),
         (None, 60, None, Shortlist(60, 60, 60, 60)),
+        (None, 256, 100_000, Shortlist(391, 100_000, 1, 256)),
         (1000, 1500, 100_000, Shortlist(1000, 100_000, 15, 1500)),
         (100, 1500, 100_000, Shortlist(100, 100_000, 1, 1500)),
         (10, 1500, 100, Shortlist(10, 100, 10, 1500)),
