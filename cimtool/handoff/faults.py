@@ -3,7 +3,7 @@
 Those of `BOUNDARY` lie between the bench and the array: any array shows them.
 
 `faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
-an expression becomes `(tb_array.fault == n ? wrong : right)`.
+an expression becomes `(tb_array.fault == n ? wrong : right)`; a CAM has `tb_cam` in its place.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from cimtool.hardware.stored import cell_digits
 
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
 BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
+CAM, RANK = "cim_cam.sv", "cim_rank.sv"
 
 CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
 """A code, a population count and an input at which alone a part is wrong."""
@@ -232,6 +233,37 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "LOW_BITS",
         ),
     ),
+    ("cam_distances", CAM): (
+        ("two words are swapped", "held[write_word]", "held[write_word ^ WORD_BITS'(1)]", "WORDS"),
+        ("X is compared like a value", "cell_value == DONT_CARE", "1'b0", "X"),
+        (
+            "the first cell of words is not compared",
+            "int c = 0",
+            "int c = 1",
+            "FIRST_CELL",
+        ),
+        ("a cell's levels are not told apart", "levels != '0", "1'b0", "HAMMING"),
+    ),
+    ("cam_codes", CAM): (
+        (
+            "word converters round to nearest",
+            "(sensed)",
+            "(sensed + LANE'(STEP / 2))",
+            "CAM_ROUNDS",
+        ),
+        ("word converters have no highest code", "quotient > LANE'(TOP)", "1'b0", "CAM_TOP"),
+    ),
+    ("cam_estimates", RANK): (
+        ("the offset of an item is left out", "sum * factor + offset", "sum * factor", "LINE"),
+    ),
+    ("cam_shortlist", RANK): (
+        (
+            "of equal estimates the higher item comes first",
+            "estimate < held[i]",
+            "estimate <= held[i]",
+            "CAM_TIES",
+        ),
+    ),
 }
 """Name, right and wrong expression and `shows` of each fault, by its tap and its file."""
 
@@ -247,6 +279,7 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
 
     Raises ValueError if an expression does not occur exactly once.
     """
+    bench = "tb_cam" if file in (CAM, RANK) else "tb_array"
     numbered = [(n, one) for n, one in enumerate(faults, 1) if one.file == file]
     for right in dict.fromkeys(one.right for _, one in numbered):
         if source.count(right) != 1:
@@ -254,7 +287,7 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
         chosen = f"({right})"
         for n, one in numbered:
             if one.right == right:
-                chosen = f"(tb_array.fault == {n} ? {one.wrong} : {chosen})"
+                chosen = f"({bench}.fault == {n} ? {one.wrong} : {chosen})"
         source = source.replace(right, chosen)
     return source
 
