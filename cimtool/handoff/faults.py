@@ -234,12 +234,13 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
         ),
     ),
     ("cam_distances", CAM): (
-        ("two words are swapped", "held[write_word]", "held[write_word ^ WORD_BITS'(1)]", "WORDS"),
+        ("two words are swapped", "(write_word)", "write_word ^ WORD_BITS'(1)", "WORDS"),
         ("X is compared like a value", "cell_value == DONT_CARE", "1'b0", "X"),
         (
             "the first cell of words is not compared",
-            "int c = 0",
-            "int c = 1",
+            "apart(word[c*CELL_LANE +: CELL_LANE], query[c*CELL_LANE +: CELL_LANE])",
+            "(c == 0 ? LANE'(0) : "
+            "apart(word[c*CELL_LANE +: CELL_LANE], query[c*CELL_LANE +: CELL_LANE]))",
             "FIRST_CELL",
         ),
         ("a cell's levels are not told apart", "levels != '0", "1'b0", "HAMMING"),

@@ -21,7 +21,7 @@ module cim_cam import cam::*; (
     localparam logic [CELL_LANE-1:0] DONT_CARE = '1;
 
     logic [CELLS*CELL_LANE-1:0] held [0:WORDS-1];
-    always_ff @(posedge clk) if (write_valid) held[write_word] <= write_data;
+    always_ff @(posedge clk) if (write_valid) held[(write_word)] <= write_data;
 
     function automatic logic [LANE-1:0] apart(input logic [CELL_LANE-1:0] cell_value, input logic [CELL_LANE-1:0] value);
         logic [LANE-1:0] levels;
