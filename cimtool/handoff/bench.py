@@ -25,6 +25,7 @@ from cimtool.handoff.faults import (
     MACRO,
     OUTPUT,
     RANK,
+    WRITER,
     faulty,
     layer_facts,
 )
@@ -38,7 +39,8 @@ DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
 PARTS_OF_BENCH = tuple(
     f"tb_{part}.svh" for part in ("references", "answers", "images", "layer", "converter", "taps")
 )
-WITH_FAULTS = (*DEVICE, BOUNDARY, CAM, RANK)
+WITH_FAULTS = (*DEVICE, BOUNDARY, CAM, RANK, WRITER)
+WRITE_SOURCES = (WRITER, "cim_cells.sv", "tb_write.svh")
 SOURCES = (
     *DEVICE,
     BOUNDARY,
@@ -76,7 +78,9 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         (folder / CAM_KIND).mkdir()
         text = _package("cam", cam_parameters(search))
         (folder / CAM_KIND / PARAMETERS).write_text(text, "utf-8")
+    written = any(one.writes is not None for one in source.layers)
     sources = SOURCES if search is None else (*SOURCES, *CAM_SOURCES)
+    sources = (*sources, *WRITE_SOURCES) if written else sources
     for name in sources:
         (folder / name).write_text(_source(name), "utf-8")
     # Not a module of this package: it runs in a hand-off's folder.
@@ -134,6 +138,8 @@ BENCH_PART = HandoffPart(
         "N in `steps.txt`",
         "cim_cam.sv, cim_rank.sv, tb_cam.sv, cam/*": "of a gallery in a content-addressable "
         "memory: its array, the ranking of items, their bench and its extents",
+        f"{WRITER}, cim_cells.sv, tb_write.svh": "of a target with write-verify: its controller, a "
+        "model of cells, and the writing of word lines in the bench",
         COVERAGE: "the codes, counts of rows, inputs and bits of accumulators that vectors reach, "
         "and why they reach no others",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",

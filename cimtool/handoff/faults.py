@@ -30,7 +30,7 @@ from cimtool.hardware.stored import cell_digits
 
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
 BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
-CAM, RANK = "cim_cam.sv", "cim_rank.sv"
+CAM, RANK, WRITER = "cim_cam.sv", "cim_rank.sv", "cim_writer.sv"
 
 CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
 """A code, a population count and an input at which alone a part is wrong."""
@@ -233,6 +233,26 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "LOW_BITS",
         ),
     ),
+    ("write_verify", WRITER): (
+        (
+            "verify accepts a cell a pulse below its bounds",
+            "read[c*32 +: 32] < lower[c*32 +: 32]",
+            "read[c*32 +: 32] + 32'(tb_array.pulse) < lower[c*32 +: 32]",
+            "WRITES",
+        ),
+        (
+            "verify is skipped after a pulse",
+            "(given < max_pulses)",
+            "(given < 32'd1)",
+            "WRITES",
+        ),
+        (
+            "pulses go to the neighbouring cell",
+            "{low}",
+            "{low[CELLS-2:0], low[CELLS-1]}",
+            "WRITES",
+        ),
+    ),
     ("cam_distances", CAM): (
         ("two words are swapped", "(write_word)", "write_word ^ WORD_BITS'(1)", "WORDS"),
         ("X is compared like a value", "cell_value == DONT_CARE", "1'b0", "X"),
@@ -302,6 +322,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     driven, slices = crossbar.digits(layer.x), op.layer.cells.slices
     facts = {
         "ANY": True,
+        "WRITES": layer.writes is not None,
         "MANY_CYCLES": len(crossbar.cycles) > 1,
         "NEGATIVE": any(
             c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)

@@ -56,6 +56,8 @@ AXES = {
     "stage": "additions and limits before a requantisation",
     "term": "factor, addend, lowest and highest value of a stage",
     "input": "directed inputs of a requantiser",
+    "digit": "digits that a cell may hold, from 0",
+    "bound": "the target, the lowest and the highest conductance of a cell",
 }
 """The axes of files, by name."""
 
@@ -74,6 +76,7 @@ WHERE = {
     "converters": "there are converters",
     "tables": "converters have tables of thresholds and levels",
     "references": "references of converters are set",
+    "writes": "cells are programmed by write-verify",
 }
 """The layers that have a file, if not all do, by the name of their fact."""
 

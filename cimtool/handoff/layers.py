@@ -19,6 +19,7 @@ from cimtool.handoff.formats import NUMBER_BITS, NumberFile, lane_bits
 from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
 from cimtool.handoff.searches import DrivenSearch, driven_search
 from cimtool.handoff.stimuli import chosen_layers, layer_stimuli, real_rows
+from cimtool.handoff.write_sequence import WriteSequence, write_sequence
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import (
@@ -51,6 +52,7 @@ class DrivenLayer:
     layout: ArrayLayout
     x: IntArray
     stimuli: tuple[str, ...]
+    writes: WriteSequence | None
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ class DrivenLayer:
             "converters": law is not None,
             "tables": bool(self.tables),
             "references": law is not None and scope.set,
+            "writes": self.writes is not None,
             "stages": any(len(one.affine) for one in self.requantisations.values()),
         }
         return {name for name, holds in found.items() if holds}
@@ -178,6 +181,7 @@ def driven_layers(
         image = layer_image(op.stored, place, bundle.settings.pairs)
         x, names = layer_stimuli(graph, node, op, real)
         cells, layout = place.shares or place.layer, image.layout(images)
+        writes = write_sequence(bundle.target, bundle.settings, place.layer, op.crossbar)
         found.append(
             DrivenLayer(
                 graph=graph,
@@ -188,6 +192,7 @@ def driven_layers(
                 layout=layout,
                 x=x,
                 stimuli=tuple(names),
+                writes=writes,
             )
         )
     return found

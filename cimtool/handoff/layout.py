@@ -200,6 +200,8 @@ def extents(layer: DrivenLayer) -> dict[str, int]:
         "term": 4,
         "input": DIRECTED,
     }
+    if layer.writes is not None:
+        found |= {"digit": len(layer.writes.bounds), "bound": 3}
     if tables:
         levels = len(tables[0].levels)
         found |= {"table": len(tables), "threshold": levels - 1, "level": levels}

@@ -71,6 +71,15 @@ STEPS: dict[str, dict[str, str]] = {
         "references": "cycles with their own references, or 1 for all cycles",
         "leak": "what an erased cell conducts, in 2^-sum_places of a digit",
     },
+    "write_verify": LAYER
+    | {
+        "places": "conductances count in 2^-places uS",
+        "tolerance": "of a conductance",
+        "pulse": "the most that a pulse changes a conductance",
+        "max_pulses": "pulses after which a cell is given up",
+        "erased": "what an erased cell conducts",
+        "digits": "digits that a cell may hold",
+    },
     "slice": LAYER
     | {
         "number": "of the converted slice, from 0",
@@ -201,6 +210,10 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     *limits, places = law_numbers(crossbar)
     fine = held.fraction_bits, crossbar.reference_bits, places
     yield step_line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    if layer.writes is not None:
+        own = layer.writes
+        numbers = own.places, own.tolerance, own.pulse, own.max_pulses, own.erased
+        yield step_line("write_verify", name, *numbers, len(own.bounds))
     for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
         yield step_line("slice", name, k, one.shift, one.sign, signed, one.factor)

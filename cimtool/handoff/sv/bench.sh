@@ -44,13 +44,17 @@ widths() {
 # build SIMULATOR KIND FOLDER OUTPUT SOURCES: compiles the bench of a kind with the parts in a folder, and the sources of an array.
 build() {
     need "$1"
-    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4 top=tb_array
+    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4 top=tb_array own_parts=$3
     case $2 in
     cam)
         top=tb_cam
         set -- sv/cam/parameters.svh sv/tb_cam.sv "$3/cim_rank.sv" $5
         ;;
-    *) set -- "sv/$2/parameters.svh" sv/tb_array.sv "$3/cim_macro.sv" "$3/cim_output.sv" $5 ;;
+    *)
+        set -- "sv/$2/parameters.svh" sv/tb_array.sv "$3/cim_macro.sv" "$3/cim_output.sv" $5
+        # Arrays are written by write-verify if the target has it.
+        [ ! -f sv/cim_writer.sv ] || set -- -DWRITE_VERIFY=1 "$@" "$own_parts/cim_writer.sv" sv/cim_cells.sv
+        ;;
     esac
     command="$simulator ${OPTIMIZE:=-O1} ${CC:-} $include $*"
     # Sources from elsewhere may include unknown files: always compile them.
