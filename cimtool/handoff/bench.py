@@ -15,6 +15,7 @@ from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
 from cimtool.handoff.cam_bench import CAM_KIND, CAM_SOURCES, cam_parameters, search_facts
 from cimtool.handoff.coverage import coverage
+from cimtool.handoff.fault_facts import layer_facts
 from cimtool.handoff.faults import (
     ADAPTER,
     ARRAY,
@@ -27,7 +28,6 @@ from cimtool.handoff.faults import (
     RANK,
     WRITER,
     faulty,
-    layer_facts,
 )
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.macro_kinds import macro_kinds
@@ -93,6 +93,8 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         facts[CAM_KIND] = search_facts(search)
     listed = []
     for number, one in enumerate(FAULTS, 1):
+        if one.file not in sources:
+            continue
         where = ",".join(name for name, held in facts.items() if one.shows in held)
         listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+import numpy as np
+
 from cimtool.base.arrays import IntArray
 from cimtool.handoff.faults import CAM, RANK
 from cimtool.handoff.searches import DrivenSearch
@@ -50,6 +52,7 @@ def search_facts(search: DrivenSearch) -> set[str]:
         "CAM_ROUNDS": rounds,
         "CAM_TOP": tops,
         "LINE": bool(search.offsets.any()),
+        "CAM_MOVES": bool((np.diff(search.shortlist, axis=1) < 0).any()),
         "CAM_TIES": bool((higher_first != search.shortlist).any()),
     }
     return {name for name, holds in facts.items() if holds}

@@ -44,6 +44,8 @@ def format_text(
         shown=shown,
         axes=layout.axes,
         driven=layout.layers | layout.searches,
+        written=any(one.writes is not None for one in source.layers),
+        constants=layout.files,
         where=WHERE,
         steps=[(word, STEPS[word], line) for word, line in _step_examples(folder).items()],
         examples={

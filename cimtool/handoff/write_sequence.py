@@ -39,15 +39,16 @@ class WriteSequence:
         tolerance, pulse = option.tolerance * devices, option.pulse * devices
         places = max(0, int(np.ceil(np.log2(FINEST / min(tolerance, pulse)))))
         unit = 2.0**-places
-        ends = levels.targets[:, None] + np.array([0.0, -tolerance, tolerance])
-        bounds = np.rint(ends / unit)
+        allowed = round(tolerance / unit)
+        targets = np.rint(levels.targets / unit).astype(np.int64)
+        bounds = np.stack([targets, np.maximum(targets - allowed, 0), targets + allowed], axis=1)
         return cls(
             places=places,
-            tolerance=round(tolerance / unit),
+            tolerance=allowed,
             pulse=round(pulse / unit),
             max_pulses=option.max_pulses,
             erased=round(levels.erased / unit),
-            bounds=np.maximum(bounds, 0).astype(np.int64),
+            bounds=bounds,
         )
 
 

@@ -81,6 +81,15 @@ class Bench:
         self.kind, self.lo, self.hi, self.rounding = values[:4]
         self.fraction, self.fine, self.table_places, self.reference_cycles, self.leak = values[4:]
 
+    def do_write_verify(self, layer: str, *rest: str) -> None:
+        _, tolerance, _, _, erased, digits = map(int, rest)
+        shown = numbers(self.folder / "constants" / layer / "write_bounds.hex").reshape(digits, 3)
+        target = shown[:, 0]
+        ends = np.maximum(target - tolerance, 0), target + tolerance
+        assert erased == target[0]
+        assert (ends[1][:-1] < ends[0][1:]).all()
+        self.compare("write bounds", np.stack([target, *ends], axis=1), shown)
+
     def do_slice(self, _: str, *rest: str) -> None:
         self.slices.append(list(map(int, rest)))
 
