@@ -97,8 +97,11 @@ class DrivenSearch:
 
     @cached_property
     def sums(self) -> IntArray:
-        """The sums of codes [n, items]."""
-        found: IntArray = self.op.run(self.queries)
+        """The sums of codes [n, items], added array by array."""
+        found = np.zeros((len(self.queries), self.items), np.int64)
+        for _, column, items in self.arrays():
+            distances = self.distances(column, items)[:, : items.stop - items.start]
+            found[:, items] += self.op.converted(distances)
         return found
 
     @cached_property

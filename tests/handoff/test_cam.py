@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from c_tools import c_compiler, make
 from handoff_bench import Bench
-from handoff_runs import counts, run_goal, shown_faults, with_changed_line
+from handoff_runs import counts, lint, run_goal, shown_faults, with_changed_line
 
 from cimtool import api
 from cimtool.bundle.bundle import Bundle, read_bundle
@@ -84,6 +84,7 @@ def test_estimates_are_those_of_the_bundle(search: DrivenSearch, bundle: Bundle)
     graph = bundle.program.shortlist
     assert graph is not None
     taps = np.asarray(search.estimates)
+    assert (search.op.run(search.queries) == search.sums).all()
     assert (search.sums * search.factors + search.offsets == taps).all()
     nearest = np.take_along_axis(taps, search.shortlist, 1)
     assert (np.diff(nearest, axis=1) >= 0).all()
@@ -166,6 +167,8 @@ def test_every_memory_agrees_in_both_simulators(
     kind: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     folder = handed_off(narrow_trunk, tmp_path, kind)
+    sources = ("cam/parameters.svh", "tb_cam.sv", "cim_rank.sv", "cim_cam.sv")
+    assert lint(folder, "tb_cam", *sources) == ""
     for goal in ("icarus", "verilator"):
         done = run_goal(folder, goal)
         assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from c_tools import c_compiler
 from handoff_bench import Bench, numbers
-from handoff_runs import counts, handoff_of, run_goal, shown_faults
+from handoff_runs import counts, handoff_of, lint, run_goal, shown_faults
 
 from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
@@ -119,6 +119,9 @@ def test_pairs_in_two_word_lines_are_programmed_in_both_simulators(
         "utf-8",
     )
     folder = handoff_of(narrow_trunk, tmp_path, {"target": target, "array": "24x32"}, LAYER)
+    parts = ("macro", "output", "adapter", "array", "column", "writer", "cells")
+    sources = ["kind1/parameters.svh", "tb_array.sv", *(f"cim_{name}.sv" for name in parts)]
+    assert lint(folder, "tb_array", "-DWRITE_VERIFY=1", *sources) == ""
     for goal in ("icarus", "verilator"):
         done = run_goal(folder, goal)
         assert (done.returncode, done.stderr) == (0, "")

@@ -24,11 +24,11 @@
         longint away, least_away;
         digit_of = 0;
         least_away = -64'sd1;
-        for (int d = 0; d < digit_count; d++) begin
-            away = (g > bounds[3*d]) ? g - bounds[3*d] : bounds[3*d] - g;
+        for (int n = 0; n < digit_count; n++) begin
+            away = (g > bounds[3*n]) ? g - bounds[3*n] : bounds[3*n] - g;
             if (least_away < 0 || away < least_away) begin
                 least_away = away;
-                digit_of = d;
+                digit_of = n;
             end
         end
     endfunction
