@@ -43,9 +43,8 @@ def format_text(
         layout=layout,
         shown=shown,
         axes=layout.axes,
-        driven=layout.layers | layout.searches,
+        driven=layout.layers | (layout.searches or {}),
         written=any(one.writes is not None for one in source.layers),
-        constants=layout.files,
         where=WHERE,
         steps=[(word, STEPS[word], line) for word, line in _step_examples(folder).items()],
         examples={

@@ -112,8 +112,8 @@ class LayoutFile(TomlTable):
     )
     words: tuple[str, ...] = Field(description="fields of steps.txt that are no numbers")
     layers: dict[str, LayerLayout]
-    searches: dict[str, LayerLayout] = Field(
-        default_factory=dict, description="of galleries in content-addressable memories"
+    searches: dict[str, LayerLayout] | None = Field(
+        default=None, description="of galleries in content-addressable memories"
     )
 
 
@@ -159,7 +159,7 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
         steps=STEPS,
         words=WORDS,
         layers={layer.name: _layer(layer, parts) for layer in source.layers},
-        searches={} if source.search is None else {source.search.name: _search(source.search)},
+        searches=None if source.search is None else {source.search.name: _search(source.search)},
     )
 
 

@@ -111,13 +111,13 @@ class DrivenSearch:
 
     @property
     def factors(self) -> IntArray:
-        """What an item's sum is multiplied by [items]."""
+        """The factor of each item's line [items]."""
         (factor,) = self.lines.factors
         return np.broadcast_to(np.asarray(factor, np.int64), (self.items,))
 
     @property
     def offsets(self) -> IntArray:
-        """What is then added to it [items]."""
+        """The constant of each item's line [items]."""
         return np.broadcast_to(np.asarray(self.lines.offset, np.int64), (self.items,))
 
     @property

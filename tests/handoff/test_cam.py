@@ -102,6 +102,18 @@ def test_files_alone_rebuild_every_tap(handoff: Path) -> None:
     assert all(re.search(rf"^{tap}: \d+ compared, 0 differ$", done.stdout, re.M) for tap in TAPS)
 
 
+def test_the_page_explains_every_file_with_a_line_of_it(handoff: Path) -> None:
+    page = (handoff / "FORMAT.md").read_text("utf-8")
+    assert all(f"### `cam/{file.told}`" in page for file in CAM.values())
+    assert "No layer of this hand-off has it" not in page.partition("### `cam/")[2].split("###")[0]
+    assert all(f"### `{word}`" in page for word in ("search", "store", "match", "rank"))
+    for name in ("SEARCH", "`store shortlist.search r0.c0 0 16`", "**Shortlist**", "cam/cam.json"):
+        assert name in page
+    found = re.findall(r"`(cam/\S+\.hex)`, line (\d+) \([^)]*\)(?: of \d+ digits: `|: `)", page)
+    assert len(found) == len(CAM)
+    assert all(len((handoff / file).read_text().splitlines()) >= int(n) for file, n in found)
+
+
 def test_the_golden_model_finds_the_same_distances(handoff: Path) -> None:
     done = make(handoff)
     assert (done.returncode, done.stderr) == (0, "")

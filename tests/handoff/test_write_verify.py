@@ -58,7 +58,9 @@ def test_bounds_are_those_of_the_levels(handoff: Path) -> None:
     np.testing.assert_array_equal(found[1:, 0] - found[1:, 1], 2 * 16)
     assert found[0, 1] == 0
     assert f"write_verify {LAYER} 4 32 24 60 0 4" in (handoff / "steps.txt").read_text("utf-8")
-    assert "a word line is erased: its cells" in (handoff / "FORMAT.md").read_text("utf-8").lower()
+    page = (handoff / "FORMAT.md").read_text("utf-8")
+    assert "### `write_verify`" in page
+    assert "A word line is erased: its cells conduct `erased`." in page
 
 
 def test_the_bench_programs_every_cell_before_it_reads(handoff: Path) -> None:

@@ -70,7 +70,7 @@ def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
 
 
 def lint(folder: Path, top: str, *sources: str) -> str:
-    """What Verilator's lint says of sources in `sv/`, with all warnings."""
+    """The warnings of Verilator's lint for sources in `sv/`."""
     tool = [c_compiler("verilator"), "--lint-only", "-Wall", "--timing", "waivers.vlt"]
     command = [*tool, "--top-module", top, *sources]
     done = subprocess.run(command, cwd=folder / "sv", capture_output=True, text=True, check=False)
