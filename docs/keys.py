@@ -105,6 +105,7 @@ def _own_tables(tables: dict[str, Any]) -> dict[str, Any]:
         "chip": "ChipSpec",
         "image": "ImageSpec",
         "process": "ProcessSpec",
+        "write_verify": "WriteVerify",
     }
     return {name: tables[of] for name, of in (names | {"digital": "DigitalSpec"}).items()}
 

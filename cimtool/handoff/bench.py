@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,17 +13,21 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
+from cimtool.handoff.cam_bench import CAM_KIND, CAM_SOURCES, cam_parameters, search_facts
 from cimtool.handoff.coverage import coverage
+from cimtool.handoff.fault_facts import layer_facts
 from cimtool.handoff.faults import (
     ADAPTER,
     ARRAY,
     BOUNDARY,
+    CAM,
     COLUMN,
     FAULTS,
     MACRO,
     OUTPUT,
+    RANK,
+    WRITER,
     faulty,
-    layer_facts,
 )
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.macro_kinds import macro_kinds
@@ -34,47 +39,75 @@ DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
 PARTS_OF_BENCH = tuple(
     f"tb_{part}.svh" for part in ("references", "answers", "images", "layer", "converter", "taps")
 )
-WITH_FAULTS = (*DEVICE, BOUNDARY)
-SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
+WITH_FAULTS = (*DEVICE, BOUNDARY, CAM, RANK, WRITER)
+WRITE_SOURCES = (WRITER, "cim_cells.sv", "tb_write.svh")
+SOURCES = (
+    *DEVICE,
+    BOUNDARY,
+    "lanes.svh",
+    "tb_array.sv",
+    *PARTS_OF_BENCH,
+    "waivers.vlt",
+    "bench.sh",
+)
 UNDER_TEST = " ".join(
-    f"{name}='$({name})'" for name in ("MACRO", "ADAPTER", "LATENCY", "MULTIPLEXED", "TIMEOUT")
+    f"{name}='$({name})'"
+    for name in ("MACRO", "ADAPTER", "CAM", "LATENCY", "MULTIPLEXED", "TIMEOUT")
 )
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
-COVERAGE = "coverage.json"
+COVERAGE, PARAMETERS = "coverage.json", "parameters.svh"
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro."""
-    kinds = macro_kinds(source.layers)
+    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro.
+
+    With a search in a CAM, also its sources and `cam/parameters.svh`.
+    """
+    kinds, search = macro_kinds(source.layers), source.search
     for kind in kinds:
         (folder / kind.name).mkdir()
         parameters = kind.parameters(source.lanes)
         signed = f"bit [{parameters['SLICES'] - 1}:0] SIGNED_CELLS"
-        lines = [
-            f"localparam {'bit' if isinstance(n, bool) else 'int'} {name} = {int(n)};"
-            for name, n in parameters.items()
-        ]
-        text = "\n".join(["package cim;", *lines, '`include "lanes.svh"', "endpackage\n"])
+        text = _package("cim", parameters, '`include "lanes.svh"')
         text = text.replace("int SIGNED_CELLS", signed)
-        (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
-    for name in SOURCES:
+        (folder / kind.name / PARAMETERS).write_text(text, "utf-8")
+    if search is not None:
+        (folder / CAM_KIND).mkdir()
+        text = _package("cam", cam_parameters(search))
+        (folder / CAM_KIND / PARAMETERS).write_text(text, "utf-8")
+    written = any(one.writes is not None for one in source.layers)
+    sources = SOURCES if search is None else (*SOURCES, *CAM_SOURCES)
+    sources = (*sources, *WRITE_SOURCES) if written else sources
+    for name in sources:
         (folder / name).write_text(_source(name), "utf-8")
     # Not a module of this package: it runs in a hand-off's folder.
     (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
     (folder / FAULTY).mkdir()
-    for name in WITH_FAULTS:
+    for name in (one for one in sources if one in WITH_FAULTS):
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
     facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
+    if search is not None:
+        facts[CAM_KIND] = search_facts(search)
     listed = []
     for number, one in enumerate(FAULTS, 1):
+        if one.file not in sources:
+            continue
         where = ",".join(name for name, held in facts.items() if one.shows in held)
         listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
     found = {one.name: coverage(one) for one in source.layers}
     (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def _package(name: str, parameters: Mapping[str, int], *after: str) -> str:
+    lines = [
+        f"localparam {'bit' if isinstance(n, bool) else 'int'} {key} = {int(n)};"
+        for key, n in parameters.items()
+    ]
+    return "\n".join([f"package {name};", *lines, *after, "endpackage\n"])
 
 
 def _source(name: str) -> str:
@@ -105,6 +138,10 @@ BENCH_PART = HandoffPart(
         COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
+        "cim_cam.sv, cim_rank.sv, tb_cam.sv, cam/*": "of a gallery in a content-addressable "
+        "memory: its array, the ranking of items, their bench and its extents",
+        f"{WRITER}, cim_cells.sv, tb_write.svh": "of a target with write-verify: its controller, a "
+        "model of cells, and the writing of word lines in the bench",
         COVERAGE: "the codes, counts of rows, inputs and bits of accumulators that vectors reach, "
         "and why they reach no others",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
@@ -128,6 +165,7 @@ BENCH_PART = HandoffPart(
     settings={
         "MACRO": f"sv/{ARRAY} sv/{COLUMN}",
         "ADAPTER": f"sv/{ADAPTER}",
+        "CAM": f"sv/{CAM}",
         "LATENCY": "0",
         "MULTIPLEXED": "1",
         "TIMEOUT": "10000",

@@ -3,33 +3,17 @@
 Those of `BOUNDARY` lie between the bench and the array: any array shows them.
 
 `faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
-an expression becomes `(tb_array.fault == n ? wrong : right)`.
+an expression becomes `(tb_array.fault == n ? wrong : right)`; a CAM has `tb_cam` in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-
-import numpy as np
-
-from cimtool.handoff.coverage import swept
-from cimtool.handoff.directed import (
-    ConverterInput,
-    PopulationCount,
-    converter_inputs,
-    population_counts,
-)
-from cimtool.handoff.layers import DrivenLayer
-from cimtool.handoff.requantiser import mistakes
-from cimtool.handoff.stimuli import input_limits
-from cimtool.handoff.taps import Taps, column_places, taps
-from cimtool.hardware.converters import UniformLaw
-from cimtool.hardware.stored import cell_digits
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 ADAPTER, ARRAY, COLUMN = "cim_adapter.sv", "cim_array.sv", "cim_column.sv"
 BOUNDARY, MACRO, OUTPUT = "tb_boundary.svh", "cim_macro.sv", "cim_output.sv"
+CAM, RANK, WRITER = "cim_cam.sv", "cim_rank.sv", "cim_writer.sv"
 
 CODES_WRONG, COUNTS_WRONG, INPUTS_WRONG = (1, 5, 14), (3, 13), (1, 90)
 """A code, a population count and an input at which alone a part is wrong."""
@@ -232,6 +216,64 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "LOW_BITS",
         ),
     ),
+    ("write_verify", WRITER): (
+        (
+            "verify accepts a cell a pulse below its bounds",
+            "read[c*32 +: 32] < lower[c*32 +: 32]",
+            "read[c*32 +: 32] + 32'(tb_array.pulse) < lower[c*32 +: 32]",
+            "WRITES",
+        ),
+        (
+            "verify is skipped after a pulse",
+            "(given < max_pulses)",
+            "(given < 32'd1)",
+            "WRITES",
+        ),
+        (
+            "pulses go to the neighbouring cell",
+            "{low}",
+            "{low[CELLS-2:0], low[CELLS-1]}",
+            "WRITES",
+        ),
+    ),
+    ("cam_distances", CAM): (
+        ("two words are swapped", "(write_word)", "write_word ^ WORD_BITS'(1)", "WORDS"),
+        ("X is compared like a value", "cell_value == DONT_CARE", "1'b0", "X"),
+        (
+            "the first cell of words is not compared",
+            "apart(word[c*CELL_LANE +: CELL_LANE], query[c*CELL_LANE +: CELL_LANE])",
+            "(c == 0 ? LANE'(0) : "
+            "apart(word[c*CELL_LANE +: CELL_LANE], query[c*CELL_LANE +: CELL_LANE]))",
+            "FIRST_CELL",
+        ),
+        ("a cell's levels are not told apart", "levels != '0", "1'b0", "HAMMING"),
+    ),
+    ("cam_codes", CAM): (
+        (
+            "word converters round to nearest",
+            "(sensed)",
+            "(sensed + LANE'(STEP / 2))",
+            "CAM_ROUNDS",
+        ),
+        ("word converters have no highest code", "quotient > LANE'(TOP)", "1'b0", "CAM_TOP"),
+    ),
+    ("cam_estimates", RANK): (
+        ("the offset of an item is left out", "sum * factor + offset", "sum * factor", "LINE"),
+    ),
+    ("cam_shortlist", RANK): (
+        (
+            "an item that is listed later is lost behind a nearer one",
+            "nearer[i-1] ? item_of[i-1] : item",
+            "item",
+            "CAM_MOVES",
+        ),
+        (
+            "of equal estimates the higher item comes first",
+            "estimate < held[i]",
+            "estimate <= held[i]",
+            "CAM_TIES",
+        ),
+    ),
 }
 """Name, right and wrong expression and `shows` of each fault, by its tap and its file."""
 
@@ -247,6 +289,7 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
 
     Raises ValueError if an expression does not occur exactly once.
     """
+    bench = "tb_cam" if file in (CAM, RANK) else "tb_array"
     numbered = [(n, one) for n, one in enumerate(faults, 1) if one.file == file]
     for right in dict.fromkeys(one.right for _, one in numbered):
         if source.count(right) != 1:
@@ -254,88 +297,6 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
         chosen = f"({right})"
         for n, one in numbered:
             if one.right == right:
-                chosen = f"(tb_array.fault == {n} ? {one.wrong} : {chosen})"
+                chosen = f"({bench}.fault == {n} ? {one.wrong} : {chosen})"
         source = source.replace(right, chosen)
     return source
-
-
-def layer_facts(layer: DrivenLayer) -> set[str]:
-    """The facts that hold for a layer's stimuli and directed inputs, by their names in `FAULTS`.
-
-    A fact is left out if it is in doubt; then the bench does not have to find its faults.
-    """
-    op, crossbar = layer.op, layer.op.crossbar
-    driven, slices = crossbar.digits(layer.x), op.layer.cells.slices
-    facts = {
-        "ANY": True,
-        "MANY_CYCLES": len(crossbar.cycles) > 1,
-        "NEGATIVE": any(
-            c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)
-        ),
-        "HIGH_BITS": bool((cell_digits(op.stored, slice(None)) > 1).any()),
-        "FLIPS": any(one.flipped.any() for one in slices),
-        "MULTIPLIES": any(one.factor != 1 for one in slices),
-        "APART": any(one.shift != k for k, one in enumerate(slices)),
-        "OFFSET": layer.image.offset > 0,
-        "BIAS": bool(op.layer.bias.any()),
-    }
-    found = {name for name, holds in facts.items() if holds} | set(_number_facts(layer))
-    for place, after in layer.requantisations.items():
-        shown = mistakes(after, layer.directed[place])
-        found |= {name for name, seen in shown.items() if seen.any()}
-    if op.exact:
-        x = layer.x + crossbar.inputs.lift
-        groups = [x[:, group] @ op.weight[group] << crossbar.places for group in op.stored.groups]
-    else:
-        seen = taps(op, layer.x)
-        groups = [seen.shift_add]
-        found |= set(_code_facts(layer, seen))
-    half = 1 << NARROW_BITS - 1
-    if any((sums >= half).any() or (sums < -half).any() for sums in groups):
-        found.add("WIDE")
-    return found
-
-
-def _number_facts(layer: DrivenLayer) -> Iterator[str]:
-    """Yield the numbers at which a single fault of a converter, a count or an input shows."""
-    counts = population_counts(layer)
-    codes: list[set[int]] = [set() for _ in range(layer.op.crossbar.slices)]
-    inputs: list[ConverterInput | PopulationCount] = [*converter_inputs(layer), *counts]
-    for one in inputs:
-        if one.slice < len(codes):
-            codes[one.slice].add(one.code)
-    yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
-    yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
-    lo, hi = input_limits(layer.graph, layer.node, layer.op)
-    if layer.op.stored.groups[0].stop > 3:
-        driven = set(swept(int(lo[3]), int(hi[3]), 3).tolist())
-        yield from (f"INPUT_{n}" for n in INPUTS_WRONG if n in driven)
-
-
-def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:
-    """Yield the facts on converters that a code of the layer's stimuli shows.
-
-    CODES_DOWN: a code was rounded up; CODES_EVEN: a code came from a tie; CODES_TOP: a code is the
-    highest; CODES_BEYOND: a code was clipped to the highest.
-    """
-    crossbar, converted, law = layer.op.crossbar, layer.op.layer, layer.op.crossbar.law
-    assert law is not None
-    others: dict[str, UniformLaw] = {}
-    if isinstance(law, UniformLaw) and not crossbar.scope.levels:
-        others = {
-            "CODES_DOWN": replace(law, rounding="floor"),
-            "CODES_EVEN": replace(law, rounding="half-even"),
-            "CODES_BEYOND": replace(law, hi=2 * law.hi - law.lo + 1),
-        }
-    for column, place in zip(converted.columns, column_places(converted), strict=True):
-        if column.law is None:
-            continue
-        for c, r in product(column.cycles, range(len(converted.cells.groups))):
-            codes = seen.codes[:, r, c, place]
-            fine = seen.sums[:, r, c, place] << crossbar.reference_bits
-            if (codes == law.hi).any():
-                yield "CODES_TOP"
-            for name, other in list(others.items()):
-                if np.any(replace(column, law=other).codes(fine, r) != codes):
-                    del others[name]
-                    yield name

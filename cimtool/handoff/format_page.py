@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cimtool.handoff.directed import LINES
-from cimtool.handoff.formats import AXES, NUMBER_BITS, PLACES, WHERE, LineFile, NumberFile
+from cimtool.handoff.formats import PLACES, WHERE, LineFile, NumberFile
 from cimtool.handoff.json_fields import (
+    CAM_FIELDS,
     COVERAGE_FIELDS,
     DIES_FIELDS,
     HANDOFF_FIELDS,
@@ -18,7 +19,7 @@ from cimtool.handoff.json_fields import (
     TAPS_FIELDS,
 )
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
-from cimtool.handoff.layout import LayoutFile, extents
+from cimtool.handoff.layout import LayoutFile, extents, widths_of
 from cimtool.handoff.steps import STEPS, STEPS_FILE
 from cimtool.handoff.worked import Worked
 from cimtool.report.page import render_file
@@ -41,7 +42,9 @@ def format_text(
         "format.md",
         layout=layout,
         shown=shown,
-        axes=AXES,
+        axes=layout.axes,
+        driven=layout.layers | (layout.searches or {}),
+        written=any(one.writes is not None for one in source.layers),
         where=WHERE,
         steps=[(word, STEPS[word], line) for word, line in _step_examples(folder).items()],
         examples={
@@ -56,6 +59,7 @@ def format_text(
         handoff_fields=HANDOFF_FIELDS,
         images_fields=IMAGES_FIELDS,
         taps_fields=TAPS_FIELDS,
+        cam_fields=CAM_FIELDS,
         dies_fields=DIES_FIELDS,
         worked=list(Worked(source.layers[0]).lines()) if "taps" in shown else [],
     )
@@ -73,6 +77,11 @@ def _step_examples(folder: Path) -> dict[str, str]:
 def _example(source: HandoffSource, part: HandoffPart, name: str, folder: Path) -> str:
     """A line of a file that this hand-off has, and its first two numbers; or that none has it."""
     file = part.formats[name]
+    if file.of_search:
+        assert source.search is not None
+        own = {"search": source.search.name, "words": "r0.c0", "segment": "c0"}
+        path = f"{part.folder}/{file.path.format(**own)}"
+        return _line_worked(file, path, folder, widths_of(source)[file.bits], source.search.extents)
     for layer in source.layers:
         for place in layer.requantisations or ["none"]:
             names = PLACES | {
@@ -85,24 +94,28 @@ def _example(source: HandoffSource, part: HandoffPart, name: str, folder: Path) 
             }
             path = f"{part.folder}/{file.path.format(**names)}"
             if (folder / path).is_file():
-                return _line_worked(file, path, folder, _bits(source, file, layer, folder), layer)
+                return _line_worked(
+                    file, path, folder, _bits(source, file, layer, folder), extents(layer)
+                )
     return "No layer of this hand-off has it."
 
 
 def _bits(source: HandoffSource, file: NumberFile, layer: DrivenLayer, folder: Path) -> int:
-    widths = {"number": NUMBER_BITS, **vars(source.lanes)}
+    widths = widths_of(source)
     if file.bits in widths:
-        return int(widths[file.bits])
+        return widths[file.bits]
     dies = json.loads((folder / "dies" / "dies.json").read_text("utf-8"))
     held: dict[str, int] = dies["layers"][f"d0/{layer.name}"]["lane_bits"]
     return held[DIE_LANES[file.bits]]
 
 
-def _line_worked(file: NumberFile, path: str, folder: Path, bits: int, layer: DrivenLayer) -> str:
+def _line_worked(
+    file: NumberFile, path: str, folder: Path, bits: int, sizes: Mapping[str, int]
+) -> str:
     """The first line whose first number is not 0, or else the first, and what it says."""
     lines, digits = (folder / path).read_text("ascii").splitlines(), -(-bits // 4)
     index = next((n for n, line in enumerate(lines) if int(line[-digits:], 16)), 0)
-    line, shape = lines[index], [extents(layer)[axis] for axis in file.axes]
+    line, shape = lines[index], [sizes[axis] for axis in file.axes]
     if "stage" in file.axes:
         shape[0] = len(lines) // (shape[1] * shape[2])
     places = np.unravel_index(index, shape)

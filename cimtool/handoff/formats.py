@@ -28,9 +28,13 @@ PLACES = {
     "requantisation": "LAYER/qN",
     "die": "dD",
     "suffix": "*",
+    "search": "SEARCH",
+    "words": "rR.cC",
+    "segment": "cC",
 }
 """Names in braces of a path, and what they stand for: LAYER a layer, R and C the row and column of
-one of its arrays, G a row group within an array, N a requantisation, D a die."""
+one of its arrays, G a row group within an array, N a requantisation, D a die. SEARCH is a search in
+a content-addressable memory; R and C are the place of one of its arrays."""
 
 AXES = {
     "vector": "inputs of a layer, in the order of `taps/taps.json`",
@@ -52,8 +56,19 @@ AXES = {
     "stage": "additions and limits before a requantisation",
     "term": "factor, addend, lowest and highest value of a stage",
     "input": "directed inputs of a requantiser",
+    "digit": "digits that a cell may hold, from 0",
+    "bound": "the target, the lowest and the highest conductance of a cell",
 }
 """The axes of files, by name."""
+
+CAM_AXES = {
+    "query": "queries of a search",
+    "word": "words of an array of a content-addressable memory: an item each",
+    "cell": "cells of a word",
+    "item": "items of the gallery",
+    "place": "places of the shortlist, the nearest item first",
+}
+"""The axes of the files of `cam/`, by name."""
 
 
 WHERE = {
@@ -61,6 +76,7 @@ WHERE = {
     "converters": "there are converters",
     "tables": "converters have tables of thresholds and levels",
     "references": "references of converters are set",
+    "writes": "cells are programmed by write-verify",
 }
 """The layers that have a file, if not all do, by the name of their fact."""
 
@@ -86,6 +102,11 @@ class NumberFile:
     def told(self) -> str:
         """Its path with what stands for names: `LAYER/rR.cC/gG.sums.hex`."""
         return self.path.format(**PLACES)
+
+    @property
+    def of_search(self) -> bool:
+        """True if it belongs to a search in a CAM, not to a layer."""
+        return "{search}" in self.path
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -124,6 +145,11 @@ class LineFile:
     def told(self) -> str:
         """A sentence on its lines, with the names of their fields."""
         return f"{self.what}, a line each: {', '.join(self.fields)}"
+
+
+def lane_bits(lo: int, hi: int) -> int:
+    """Bits of a lane for `lo` to `hi` in two's complement: a multiple of 4."""
+    return -(-(max(lo, hi, -lo - 1).bit_length() + 1) // 4) * 4
 
 
 def hex_lines(values: IntArray, bits: int) -> bytes:

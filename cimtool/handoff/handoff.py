@@ -11,6 +11,7 @@ from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
 from cimtool.handoff.bench import BENCH_PART, RANDOM_PART
 from cimtool.handoff.c.part import C_PART
+from cimtool.handoff.cam import CAM_PART
 from cimtool.handoff.directed import DIRECTED_PART
 from cimtool.handoff.format_page import FORMAT, format_text
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
@@ -26,7 +27,7 @@ FORMAT_VERSION = 1
 README, MAKEFILE = "README.md", "Makefile"
 
 PARTS: tuple[HandoffPart, ...] = (
-    *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART),
+    *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART),
     *(BENCH_PART, C_PART, DIES_PART, RANDOM_PART),
 )
 """The parts of a hand-off, in the order in which they are written and checked."""
@@ -54,14 +55,14 @@ class HandoffExporter(Exporter):
         """The bytes of each part."""
         source = HandoffSource(bundle, request)
         return {
-            f"{part.folder}/": part_bytes(part, source) for part in cls.parts if part.asked(request)
+            f"{part.folder}/": part_bytes(part, source) for part in cls.parts if part.asked(source)
         }
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write every part in their order; CimError if a part does not cover the bundle."""
         source = HandoffSource(bundle, request)
-        parts = [part for part in cls.parts if part.asked(request)]
+        parts = [part for part in cls.parts if part.asked(source)]
         for part in parts:
             request.say(f"writing {part.folder}/")
             (folder / part.folder).mkdir()
@@ -71,7 +72,7 @@ class HandoffExporter(Exporter):
             (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
         numbers = any(part.formats for part in parts)
         if numbers:
-            steps = steps_text(source.layers, source.lanes)
+            steps = steps_text(source.layers, source.lanes, source.search)
             (folder / STEPS_FILE).write_text(steps, "utf-8")
             layout = layout_of(source, parts)
             text = json.dumps(layout.model_dump(exclude_none=True), indent=1) + "\n"
@@ -113,21 +114,21 @@ class Images(HandoffExporter, name="images"):
     """The images of arrays, and the constants beside them."""
 
     takes = ("layers", "gallery")
-    parts = (IMAGES_PART, CONSTANTS_PART)
+    parts = (IMAGES_PART, CONSTANTS_PART, CAM_PART)
 
 
 class ExpectedTaps(HandoffExporter, name="taps"):
     """The right values at each tap, with the constants that they follow from."""
 
     takes = ("layers", "inputs", "gallery")
-    parts = (CONSTANTS_PART, TAPS_PART, DIRECTED_PART)
+    parts = (CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART)
 
 
 class Bench(HandoffExporter, name="bench"):
     """The bench with what it reads."""
 
     takes = ("layers", "inputs", "gallery")
-    parts = (IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, BENCH_PART)
+    parts = (IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART, BENCH_PART)
 
 
 def _makefile(parts: list[HandoffPart]) -> str:

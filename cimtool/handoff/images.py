@@ -158,6 +158,12 @@ CONSTANTS = {
         "lane",
         where="references",
     ),
+    "write_bounds": NumberFile(
+        "{layer}/write_bounds.hex",
+        "what a cell of each digit is to conduct by write-verify, in 2^-places uS",
+        ("digit", "bound"),
+        where="writes",
+    ),
 }
 """The files of `constants/`."""
 
@@ -173,6 +179,9 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
                 CONSTANTS["affine"].write(folder, after.affine, requantisation=place)
         if "converters" in layer.facts:
             _write_converters(layer, folder)
+        if layer.writes is not None:
+            bounds = layer.writes.bounds
+            CONSTANTS["write_bounds"].write(folder, bounds, layer=layer.name)
 
 
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:

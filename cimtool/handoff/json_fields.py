@@ -77,6 +77,12 @@ COVERAGE_FIELDS = {
     "LAYER.carries.not_found": "bits that no vector sets and no proof excludes",
 }
 
+CAM_FIELDS = {
+    "search": "the name of the search",
+    "queries": "names of the queries, in their order; `text row N` is vector N of `taps/text`",
+    "cam": "the memory, as its file has it",
+}
+
 DIES_FIELDS = {
     "what": "that dies are statistics",
     "trials": "dies that were drawn",

@@ -15,9 +15,11 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.exporter import Request
-from cimtool.handoff.formats import NUMBER_BITS, NumberFile
+from cimtool.handoff.formats import NUMBER_BITS, NumberFile, lane_bits
 from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
+from cimtool.handoff.searches import DrivenSearch, driven_search
 from cimtool.handoff.stimuli import chosen_layers, layer_stimuli, real_rows
+from cimtool.handoff.write_sequence import WriteSequence, write_sequence
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import (
@@ -50,6 +52,7 @@ class DrivenLayer:
     layout: ArrayLayout
     x: IntArray
     stimuli: tuple[str, ...]
+    writes: WriteSequence | None
 
     @property
     def name(self) -> str:
@@ -118,6 +121,7 @@ class DrivenLayer:
             "converters": law is not None,
             "tables": bool(self.tables),
             "references": law is not None and scope.set,
+            "writes": self.writes is not None,
             "stages": any(len(one.affine) for one in self.requantisations.values()),
         }
         return {name for name, holds in found.items() if holds}
@@ -168,14 +172,6 @@ def driven_layers(
             "program` wrote",
             bundle.folder,
         )
-    if gallery and bundle.gallery is not None and bundle.gallery.cam is not None:
-        raise ArgumentError(
-            "{gallery} hands off stored items, but those of {} are in the content-addressable "
-            'memory "{}", which has no images and no taps; expected a gallery in the arrays of the '
-            "target",
-            bundle.folder,
-            bundle.gallery.cam.name,
-        )
     places = {one.layer: one for one in placements(bundle.program, bundle.settings)}
     images = empty_images(bundle)
     chosen = chosen_layers(bundle.program, pattern, gallery)
@@ -185,6 +181,7 @@ def driven_layers(
         image = layer_image(op.stored, place, bundle.settings.pairs)
         x, names = layer_stimuli(graph, node, op, real)
         cells, layout = place.shares or place.layer, image.layout(images)
+        writes = write_sequence(bundle.target, bundle.settings, place.layer, op.crossbar)
         found.append(
             DrivenLayer(
                 graph=graph,
@@ -195,6 +192,7 @@ def driven_layers(
                 layout=layout,
                 x=x,
                 stimuli=tuple(names),
+                writes=writes,
             )
         )
     return found
@@ -288,11 +286,6 @@ class Lanes:
         return cls(*map(max, (inputs, digits, sums)))
 
 
-def lane_bits(lo: int, hi: int) -> int:
-    """Bits of a lane for `lo` to `hi` in two's complement: a multiple of 4."""
-    return -(-(max(lo, hi, -lo - 1).bit_length() + 1) // 4) * 4
-
-
 def sum_bits(op: CrossbarMvm) -> int:
     """Bits of two's complement that hold every column sum, for any inputs."""
     crossbar = op.crossbar
@@ -320,6 +313,12 @@ class HandoffSource:
         for count, layer in enumerate(self.layers, 1):
             yield layer
             countdown.tell(f"{work}: {layer.name}, layer {count} of {total}", count, total)
+
+    @cached_property
+    def search(self) -> DrivenSearch | None:
+        """The search of the gallery that the request names, None if no CAM holds one."""
+        request = self.request
+        return driven_search(self.bundle, request.inputs) if request.gallery else None
 
     @cached_property
     def lanes(self) -> Lanes:
@@ -354,7 +353,7 @@ class HandoffPart:
     checks: tuple[str, ...] = ()
     goals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    asked: Callable[[Request], bool] = lambda request: True
+    asked: Callable[[HandoffSource], bool] = lambda source: True
     size: Callable[[HandoffSource], int] = no_bytes
 
     @property

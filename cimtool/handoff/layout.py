@@ -11,10 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cimtool.base.toml_files import TomlTable
+from cimtool.handoff.cam import CAM
 from cimtool.handoff.directed import LINES
-from cimtool.handoff.formats import AXES, NUMBER_BITS, NumberFile
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.handoff.formats import AXES, CAM_AXES, NUMBER_BITS, NumberFile
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.requantiser import DIRECTED
+from cimtool.handoff.searches import DrivenSearch
 from cimtool.handoff.steps import STEPS, WORDS
 from cimtool.hardware.image import BitOrder, PairOrder, RowOrder, WordDigits
 
@@ -110,6 +112,9 @@ class LayoutFile(TomlTable):
     )
     words: tuple[str, ...] = Field(description="fields of steps.txt that are no numbers")
     layers: dict[str, LayerLayout]
+    searches: dict[str, LayerLayout] | None = Field(
+        default=None, description="of galleries in content-addressable memories"
+    )
 
 
 def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile:
@@ -117,11 +122,11 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
     bundle, (first, *_) = source.bundle, source.layers
     order, pairs = first.layout.order, first.image.pairs
     weights = ("weight", "slice") if order.columns == "weight-major" else ("slice", "weight")
-    widths = _widths(source.lanes)
+    widths = widths_of(source)
     return LayoutFile(
         bundle=bundle.model.name,
         target=bundle.target.name,
-        axes=AXES,
+        axes=AXES if source.search is None else AXES | CAM_AXES,
         files={
             name: NumberLayout(
                 path=f"{part.folder}/{file.path}",
@@ -154,6 +159,7 @@ def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile
         steps=STEPS,
         words=WORDS,
         layers={layer.name: _layer(layer, parts) for layer in source.layers},
+        searches=None if source.search is None else {source.search.name: _search(source.search)},
     )
 
 
@@ -165,8 +171,14 @@ def _layer(layer: DrivenLayer, parts: Sequence[HandoffPart]) -> LayerLayout:
     return LayerLayout(extents=extents(layer), files=tuple(names))
 
 
-def _widths(lanes: Lanes) -> dict[str, int]:
-    return {"number": NUMBER_BITS, **vars(lanes)}
+def _search(search: DrivenSearch) -> LayerLayout:
+    return LayerLayout(extents=search.extents, files=tuple(CAM))
+
+
+def widths_of(source: HandoffSource) -> dict[str, int]:
+    """The bits of numbers and lanes, by the names that `NumberFile.bits` gives; without dies'."""
+    searched = {} if source.search is None else source.search.widths
+    return {"number": NUMBER_BITS, **vars(source.lanes), **searched}
 
 
 def extents(layer: DrivenLayer) -> dict[str, int]:
@@ -188,6 +200,8 @@ def extents(layer: DrivenLayer) -> dict[str, int]:
         "term": 4,
         "input": DIRECTED,
     }
+    if layer.writes is not None:
+        found |= {"digit": len(layer.writes.bounds), "bound": 3}
     if tables:
         levels = len(tables[0].levels)
         found |= {"table": len(tables), "threshold": levels - 1, "level": levels}
@@ -196,7 +210,7 @@ def extents(layer: DrivenLayer) -> dict[str, int]:
 
 def files_of(layer: DrivenLayer, file: NumberFile) -> int:
     """The number of files of a declaration that a layer has; of `dies/`, for one die."""
-    if file.where and file.where not in layer.facts:
+    if file.of_search or (file.where and file.where not in layer.facts):
         return 0
     groups, across = list(layer.groups()), len(layer.arrays(0))
     if "{group}" in file.path:
@@ -211,7 +225,7 @@ def part_bytes(part: HandoffPart, source: HandoffSource) -> int:
     total = part.size(source)
     noise = source.request.noise
     for layer in source.layers if part.formats else ():
-        widths, sizes = _widths(source.lanes), extents(layer)
+        widths, sizes = widths_of(source), extents(layer)
         for file in part.formats.values():
             count = files_of(layer, file)
             if noise is not None and "{die}" in file.path:

@@ -7,14 +7,18 @@ A line begins with a word; the word determines how many words and decimal number
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from cimtool.handoff.layers import DrivenLayer, Lanes
 from cimtool.handoff.macro_kinds import law_numbers, macro_kinds
+from cimtool.handoff.searches import DrivenSearch
+from cimtool.hardware.cell_distance import DistanceName
 
 STEPS_FILE = "steps.txt"
-STEPS_VERSION = 2
+STEPS_VERSION = 3
 
 LAYER = {"layer": "the layer's name"}
+SEARCH = {"search": "the name of the search in a content-addressable memory"}
 
 STEPS: dict[str, dict[str, str]] = {
     "handoff": {"version": "of the format of this file"},
@@ -67,6 +71,15 @@ STEPS: dict[str, dict[str, str]] = {
         "references": "cycles with their own references, or 1 for all cycles",
         "leak": "what an erased cell conducts, in 2^-sum_places of a digit",
     },
+    "write_verify": LAYER
+    | {
+        "places": "conductances count in 2^-places uS",
+        "tolerance": "of a conductance",
+        "pulse": "the most that a pulse changes a conductance",
+        "max_pulses": "pulses after which a cell is given up",
+        "erased": "what an erased cell conducts",
+        "digits": "digits that a cell may hold",
+    },
     "slice": LAYER
     | {
         "number": "of the converted slice, from 0",
@@ -104,11 +117,39 @@ STEPS: dict[str, dict[str, str]] = {
         "value": "name of the value in the program",
         "stages": "stages of `affine.hex`",
     },
+    "search": SEARCH
+    | {
+        "items": "items of the gallery",
+        "cells": "cells of an item, over all of its words",
+        "queries": "queries in `cam/`",
+        "bits": "bits of a cell",
+        "distance": "of a cell: 0 hamming (0 or 1), 1 l1 (levels apart), 2 squared",
+        "step": "of the converter of a word's distance",
+        "top": "its highest code",
+        "length": "of the shortlist",
+    },
+    "store": SEARCH
+    | {
+        "words": "rR.cC, the array in `cam/` that is written",
+        "first": "first item of the gallery that it holds",
+        "end": "last item of the gallery that it holds, + 1",
+    },
+    "match": SEARCH
+    | {
+        "words": "rR.cC, the array that compares all queries",
+        "segment": "cC, the cells of queries that it gets",
+        "first": "first item of the gallery that it holds",
+        "end": "last item of the gallery that it holds, + 1",
+    },
+    "rank": SEARCH,
     "end": {},
 }
 """The lines: the word that begins one, and the fields after it by name."""
 
-WORDS = ("layer", "array", "group", "band", "requantisation", "value")
+WORDS = (
+    *("layer", "array", "group", "band", "requantisation", "value"),
+    *("search", "words", "segment"),
+)
 """The fields that are words; all others are decimal numbers."""
 
 
@@ -120,8 +161,8 @@ def step_line(word: str, *values: str | int) -> str:
     return " ".join([word, *shown])
 
 
-def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
-    """The text of `steps.txt` for these layers."""
+def steps_text(layers: list[DrivenLayer], lanes: Lanes, search: DrivenSearch | None) -> str:
+    """The text of `steps.txt` for these layers, and for a search in a CAM after them."""
     layout = layers[0].layout
     lines = [
         step_line("handoff", STEPS_VERSION),
@@ -131,7 +172,22 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
     kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
     for layer in layers:
         lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
+    if search is not None:
+        lines += _searched(search)
     return "\n".join([*lines, "end"]) + "\n"
+
+
+def _searched(search: DrivenSearch) -> Iterator[str]:
+    """The lines of a search: array by array, then the ranking of all items."""
+    op, name = search.op, search.name
+    distance = get_args(DistanceName).index(op.distance)
+    extents = search.items, op.stored.shape[1], len(search.queries), op.bits
+    yield step_line("search", name, *extents, distance, op.step, search.top, search.length)
+    for row, column, items in search.arrays():
+        words, held = search.array(row, column), (items.start, items.stop)
+        yield step_line("store", name, words, *held)
+        yield step_line("match", name, words, f"c{column}", *held)
+    yield step_line("rank", name)
 
 
 def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
@@ -154,6 +210,10 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     *limits, places = law_numbers(crossbar)
     fine = held.fraction_bits, crossbar.reference_bits, places
     yield step_line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    if layer.writes is not None:
+        own = layer.writes
+        numbers = own.places, own.tolerance, own.pulse, own.max_pulses, own.erased
+        yield step_line("write_verify", name, *numbers, len(own.bounds))
     for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
         yield step_line("slice", name, k, one.shift, one.sign, signed, one.factor)

@@ -16,8 +16,8 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
-from cimtool.handoff.formats import NUMBER_BITS, NumberFile
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, lane_bits
+from cimtool.handoff.formats import NUMBER_BITS, NumberFile, lane_bits
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.stimuli import END_ROWS, embedding_rows, end_to_end
 from cimtool.hardware.contract import group_sums
 from cimtool.hardware.converted_layer import ConvertedLayer
@@ -340,7 +340,7 @@ DIES_PART = HandoffPart(
     title="Dies drawn from a noise model: the values of their cells, and their taps for the inputs "
     f"of `taps/`: {STATISTICS}",
     write=write_dies,
-    asked=lambda request: request.noise is not None,
+    asked=lambda source: source.request.noise is not None,
     files={
         DIES_FILE: "the noise and the time of reading; for each layer of each die, the bits of a "
         "lane and the binary places of cells and sums",

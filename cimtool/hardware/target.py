@@ -43,6 +43,7 @@ from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.references import SCOPES
 from cimtool.hardware.technology import DigitalFile, DigitalSpec, ProcessSpec
+from cimtool.hardware.write_verify import WriteVerify
 
 
 @in_table("input")
@@ -122,6 +123,7 @@ class Target(TomlTable):
     noise: Noise | None = None
     chip: ChipSpec | None = None
     image: ImageSpec | None = None
+    write_verify: WriteVerify | None = None
     process: ProcessSpec = ProcessSpec()
     digital: DigitalSpec = DigitalSpec()
     operating_points: tuple[OperatingPoint, ...] = Field((), strict=False)
@@ -147,6 +149,8 @@ class Target(TomlTable):
             check_converter(keys)
             if self.base is None:  # else it may be inherited
                 check_given(keys.adc_kind, dict(self.adc or ()))
+        if self.write_verify is not None:
+            self.write_verify.check(self.noise, keys.on_off_ratio)
         check_cells(self.array, keys)
         check_geometry(self.array, keys)
         check_meaning(keys)

@@ -179,6 +179,25 @@ for line in (folder / "steps.txt").read_text().splitlines():
         for tap, given in (("requantised", x), ("requantiser_out", directed)):
             found = np.clip(given * multiplier + (1 << shift - 1) >> shift, lo, hi)
             compare(tap, found, requantisation=place)
+    elif word == "search":
+        at.extent, total = layout["searches"][one["search"]]["extents"], {}
+    elif word == "store":
+        at.words = numbers("cam_cells", **one)
+    elif word == "match":
+        first, items = one["first"], np.arange(one["end"] - one["first"])
+        apart = np.abs(numbers("cam_queries", **one)[:, None] - at.words) * (at.words >= 0)
+        distances = [apart > 0, apart, apart**2][at.search.distance].sum(2)
+        codes = np.minimum(distances // at.search.step, at.search.top)
+        compare("cam_distances", distances, items, **one)
+        compare("cam_codes", codes, items, **one)
+        total[first] = total.get(first, 0) + codes[:, items]
+    elif word == "rank":
+        sums = np.hstack(list(total.values()))
+        estimates = sums * numbers("cam_factor", **one) + numbers("cam_offset", **one)
+        listed = np.argsort(estimates, axis=1, kind="stable")[:, : at.extent["place"]]
+        compare("cam_sums", sums, **one)
+        compare("cam_estimates", estimates, **one)
+        compare("cam_shortlist", listed, **one)
 for tap, count in compared.items():
     print(f"{tap}: {count} compared, {differing[tap]} differ")
 sys.exit(any(differing.values()) or not compared)

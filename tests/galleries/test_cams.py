@@ -16,7 +16,6 @@ from cimtool.bundle.bundle import previous_of, read_bundle
 from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.demo.data import DemoFiles
 from cimtool.galleries.cam_shortlist import SEARCH
-from cimtool.handoff.c.model import c_model
 from cimtool.hardware.cell_distance import CellDistance
 
 ITEMS, LENGTH = 40, 7
@@ -180,9 +179,3 @@ def test_a_change_beyond_the_endurance_of_a_cam_is_refused(
     )
     with pytest.raises(CimError, match=r"would be written 2 times; expected at most 1, by endur"):
         api.change_gallery(place.bundle.folder, replace=([4], {"video": video[20:21]}))
-
-
-def test_the_c_model_refuses_a_cam(made: SimpleNamespace) -> None:
-    program = read_bundle(made.programmed.bundle.folder).program
-    with pytest.raises(CimError, match="the C model has no content-addressable memory"):
-        c_model(program, "small")

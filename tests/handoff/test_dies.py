@@ -14,7 +14,7 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.handoff.layers import driven_layers
+from cimtool.handoff.layers import HandoffSource, driven_layers
 from cimtool.handoff.stimuli import layer_stimuli
 from cimtool.handoff.taps import DIES_PART, column_places, taps
 from cimtool.hardware.contract import layer_mvm
@@ -94,7 +94,7 @@ def test_they_are_told_as_statistics_and_not_compared(handoff: Path) -> None:
 
 def test_without_noise_there_are_none(small_bundle: Path, tmp_path: Path) -> None:
     bundle = read_bundle(small_bundle)
-    assert not DIES_PART.asked(Request())
+    assert not DIES_PART.asked(HandoffSource(bundle, Request()))
     with pytest.raises(
         CimError, match='"onnx", which does not take noise; expected "handoff" with it'
     ):

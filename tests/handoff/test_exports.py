@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from c_tools import differing
 
-from cimtool import api, cli
+from cimtool import cli
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
@@ -156,27 +156,3 @@ def test_a_changed_copy_of_a_part_is_no_earlier_export(whole: Path, tmp_path: Pa
     bundle = read_bundle(Path(__file__).parents[2] / "exports" / "reference-small@isaac-rram-128")
     with pytest.raises(CimError, match="is not an earlier export"):
         export_bundle(bundle, "images", folder)
-
-
-@pytest.mark.thorough("a bundle whose gallery is in a content-addressable memory")
-def test_a_gallery_in_a_content_addressable_memory_is_refused(
-    small_trunk: DemoFiles, tmp_path: Path
-) -> None:
-    api.compile(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", score_mapping="hybrid", output=tmp_path / "empty",
-    )  # fmt: skip
-    programmed = api.program_cam(
-        tmp_path / "empty",
-        small_trunk.eval,
-        "fefet2-tcam-45nm",
-        shortlist=4,
-        output=tmp_path / "full",
-    )
-    for kind in ("images", "taps", "bench", "handoff"):
-        with pytest.raises(CimError, match=r'full are in .* memory "fefet2-tcam-45nm", which has'):
-            export_bundle(programmed.bundle, kind, tmp_path / "out", Request(gallery=True))
-    with pytest.raises(CimError, match="the C model has no content-addressable memory"):
-        export_bundle(programmed.bundle, "c", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert export_bundle(programmed.bundle, "images", tmp_path / "out")

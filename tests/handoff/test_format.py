@@ -36,6 +36,8 @@ from cimtool.hardware.target import target_names
 
 ROOT = Path(__file__).resolve().parents[2]
 READER = ROOT / "examples" / "handoff" / "read_handoff.py"
+ELSEWHERE = ("write_verify", "search", "store", "match", "rank")
+"""Words of `steps.txt` that most hand-offs do not have; their own tests look for them."""
 TAPS = ("digits", "sums", "codes", "shift_add", "layer_sum", "requantised")
 
 Counts = dict[str, tuple[int, int]]
@@ -262,7 +264,7 @@ def test_the_layout_names_every_file_of_numbers(reference: Path) -> None:
     assert layout["axes"] == AXES
     declared = {f"{part.folder}/{one.path}" for part in PARTS for one in part.formats.values()}
     paths = [one["path"] for one in layout["files"].values()]
-    assert set(paths) == {one for one in declared if not one.startswith("dies/")}
+    assert set(paths) == {one for one in declared if not one.startswith(("dies/", "cam/"))}
     paths += [one["path"] for one in layout["tables"].values()]
     paths += [layout["cells"]["path"], layout["cells"]["flags"]]
     parts = {
@@ -322,9 +324,11 @@ def test_the_page_explains_every_file_and_field_with_lines_of_this_hand_off(
     request = Request("text.*", noise=NoiseOptions(model="neurram", trials=1))
     export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "here", request)
     page = (tmp_path / "here" / "FORMAT.md").read_text()
-    for part in PARTS:
+    for part in (one for one in PARTS if one.folder != "cam"):
         assert all(f"{part.folder}/{one.told}" in page for one in part.formats.values())
     for word, fields in STEPS.items():
+        if word in ELSEWHERE:
+            continue
         assert f"### `{word}`" in page
         assert all(
             f"| `{name}` | " in page and f" | {what} |" in page for name, what in fields.items()

@@ -35,7 +35,7 @@ def test_it_tells_its_parts_and_the_layers_of_long_ones(small_bundle: Path, tmp_
     said = list[str]()
     request = Request("text.*", noise=NoiseOptions(model="neurram", trials=2), say=said.append)
     export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "here", request)
-    folders = [part.folder for part in PARTS]
+    folders = [part.folder for part in PARTS if part.folder != "cam"]
     assert [line for line in said if line.startswith("writing ")] == [
         f"writing {name}/" for name in folders
     ]

@@ -13,7 +13,7 @@ from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_ch
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.faults import FAULTS
+from cimtool.handoff.faults import CAM, FAULTS, RANK, WRITER
 from cimtool.handoff.layers import Lanes, driven_layers
 from cimtool.handoff.macro_kinds import macro_kinds
 
@@ -123,7 +123,8 @@ def test_a_fault_is_found_in_each_kind_where_it_is_applicable(handoff: Path) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     lines = (handoff / "sv" / "faults.txt").read_text("utf-8").splitlines()
     faults = [line.split("\t") for line in lines]
-    assert [name for *_, name in faults] == [one.name for one in FAULTS]
+    of_layers = [one.name for one in FAULTS if one.file not in (CAM, RANK, WRITER)]
+    assert [name for *_, name in faults] == of_layers
     shown = {name: where for *_, where, name in faults}
     assert shown["one flipped cell"] == "kind1,kind2,kind3"
     assert shown["half-even in place of half-up"] == "kind1"

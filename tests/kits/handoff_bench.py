@@ -54,7 +54,7 @@ class Bench:
         self.differing[tap] += int((found != expected).sum())
 
     def do_handoff(self, version: str) -> None:
-        assert version == "2"
+        assert version == "3"
 
     def do_array(self, rows: str, columns: str) -> None:
         self.extents = int(rows), int(columns)
@@ -80,6 +80,15 @@ class Bench:
         values = list(map(int, rest))
         self.kind, self.lo, self.hi, self.rounding = values[:4]
         self.fraction, self.fine, self.table_places, self.reference_cycles, self.leak = values[4:]
+
+    def do_write_verify(self, layer: str, *rest: str) -> None:
+        _, tolerance, _, _, erased, digits = map(int, rest)
+        shown = numbers(self.folder / "constants" / layer / "write_bounds.hex").reshape(digits, 3)
+        target = shown[:, 0]
+        ends = np.maximum(target - tolerance, 0), target + tolerance
+        assert erased == target[0]
+        assert (ends[1][:-1] < ends[0][1:]).all()
+        self.compare("write bounds", np.stack([target, *ends], axis=1), shown)
 
     def do_slice(self, _: str, *rest: str) -> None:
         self.slices.append(list(map(int, rest)))
@@ -269,6 +278,42 @@ class Bench:
         total = np.clip(total * multiplier + (1 << shift - 1) >> shift, lo, hi)
         shown = numbers(self.folder / "taps" / place / "requantised.hex")
         self.compare("requantised", total, shown.reshape(shape))
+
+    def do_search(self, name: str, *rest: str) -> None:
+        self.items, _, _, bits, self.distance, self.step, self.top, self.length = map(int, rest)
+        self.most, self.cell_lane = (1 << bits) - 1, -(-(bits + 1) // 4) * 4
+        self.found: dict[int, IntArray] = {}
+
+    def do_store(self, name: str, words: str, *_: str) -> None:
+        self.words = bus(self.folder / "cam" / name / words / "cells.hex", self.cell_lane)
+
+    def do_match(self, name: str, words: str, segment: str, first: str, end: str) -> None:
+        folder, items = self.folder / "cam" / name, int(end) - int(first)
+        query = bus(folder / f"{segment}.queries.hex", self.cell_lane)[:, None]
+        apart = np.where(self.words < 0, 0, np.abs(query - self.words))
+        distances = [np.minimum(apart, 1), apart, apart**2][self.distance].sum(axis=2)
+        codes = np.minimum(distances // self.step, self.top)
+        longest = self.words.shape[1] * [1, self.most, self.most**2][self.distance]
+        bits = -(-(longest.bit_length() + 1) // 4) * 4
+        for tap, values in (("distances", distances), ("codes", codes)):
+            shown = bus(folder / words / f"{tap}.hex", bits)
+            self.compare(f"cam {tap}", values[:, :items], shown[:, :items])
+        sums = self.found.get(int(first), 0)
+        self.found[int(first)] = sums + codes[:, :items]
+
+    def do_rank(self, name: str) -> None:
+        folder = self.folder / "cam" / name
+        sums = np.hstack([self.found[first] for first in sorted(self.found)])
+        factor, offset = (numbers(folder / f"{one}.hex") for one in ("factor", "offset"))
+        estimates = sums * factor + offset
+        listed = np.lexsort((np.broadcast_to(np.arange(self.items), sums.shape), estimates))
+        for tap, values in (
+            ("sums", sums),
+            ("estimates", estimates),
+            ("shortlist", listed[:, : self.length]),
+        ):
+            shown = numbers(folder / f"{tap}.hex")
+            self.compare(f"cam {tap}", values, shown.reshape(values.shape))
 
     def do_end(self) -> None:
         pass

@@ -69,6 +69,14 @@ def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def lint(folder: Path, top: str, *sources: str) -> str:
+    """The warnings of Verilator's lint for sources in `sv/`."""
+    tool = [c_compiler("verilator"), "--lint-only", "-Wall", "--timing", "waivers.vlt"]
+    command = [*tool, "--top-module", top, *sources]
+    done = subprocess.run(command, cwd=folder / "sv", capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
 def need_cocotb() -> None:
     """Without cocotb a test is skipped, or fails as for other tools."""
     if importlib.util.find_spec("cocotb_tools") is None:

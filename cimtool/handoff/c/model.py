@@ -22,6 +22,7 @@ from cimtool.handoff.c.writer import (
     kind_of,
     literal,
 )
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
 from cimtool.ir.integer import Dequantize, Quantize
@@ -336,7 +337,7 @@ def _count(known: Type) -> str:
 def _of_items(graph: Graph, items: int) -> set[str]:
     """The values of a score in the memory that have a number for each item."""
     found: set[str] = set()
-    products = item_products(graph)
+    products = {*item_products(graph), *graph.operations(CellDistance)}
     for node in graph.nodes:
         shape = graph.types[node.name].shape
         joined = (

@@ -8,6 +8,7 @@
 #   sh sv/bench.sh mutants     every fault of sv/faults.txt in both: each must be found at its tap
 #
 # Each kind of layers has arrays with widths of their own, sv/kindN; the last lines are the totals of all kinds.
+# A gallery in a content-addressable memory is a kind of its own, sv/cam; CAM has the sources of its array.
 # MACRO has the sources of the array, in one word, ADAPTER the source with module cim_adapter. The adapter
 # of the reference array takes LATENCY and MULTIPLEXED.
 set -eu
@@ -15,6 +16,7 @@ export LC_ALL=C
 reference="sv/cim_array.sv sv/cim_column.sv"
 macro=${MACRO:-$reference}
 adapter=${ADAPTER:-sv/cim_adapter.sv}
+cam=${CAM:-sv/cim_cam.sv}
 timing="+LATENCY=${LATENCY:-0} +MULTIPLEXED=${MULTIPLEXED:-1} +TIMEOUT=${TIMEOUT:-10000}"
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
@@ -42,14 +44,24 @@ widths() {
 # build SIMULATOR KIND FOLDER OUTPUT SOURCES: compiles the bench of a kind with the parts in a folder, and the sources of an array.
 build() {
     need "$1"
-    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4
-    set -- "sv/$2/parameters.svh" sv/tb_array.sv "$3/cim_macro.sv" "$3/cim_output.sv" $5
+    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4 top=tb_array own_parts=$3
+    case $2 in
+    cam)
+        top=tb_cam
+        set -- sv/cam/parameters.svh sv/tb_cam.sv "$3/cim_rank.sv" $5
+        ;;
+    *)
+        set -- "sv/$2/parameters.svh" sv/tb_array.sv "$3/cim_macro.sv" "$3/cim_output.sv" $5
+        # Arrays are written by write-verify if the target has it.
+        [ ! -f sv/cim_writer.sv ] || set -- -DWRITE_VERIFY=1 "$@" "$own_parts/cim_writer.sv" sv/cim_cells.sv
+        ;;
+    esac
     command="$simulator ${OPTIMIZE:=-O1} ${CC:-} $include $*"
     # Sources from elsewhere may include unknown files: always compile them.
-    case "$macro $adapter" in /* | *' /'* | *..*) ;; *) ! made "$output" "$command" || return 0 ;; esac
+    case "$macro $adapter $cam" in /* | *' /'* | *..*) ;; *) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
     iverilog)
-        iverilog -g2012 -Wall $include -s tb_array -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
+        iverilog -g2012 -Wall $include -s $top -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
         widths "$output.log"
         cat "$output.log" >&2
         ;;
@@ -63,7 +75,7 @@ build() {
             cp "$object" "$output.obj"
             kept="$kept -o ${object##*/}"
         done
-        verilator --binary --timing -O3 --unroll-stmts 1 -Wall -Wno-fatal $include --top-module tb_array --Mdir "$output.obj" \
+        verilator --binary --timing -O3 --unroll-stmts 1 -Wall -Wno-fatal $include --top-module $top --Mdir "$output.obj" \
             -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
             sv/waivers.vlt "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
         widths "$output.log"
@@ -87,8 +99,10 @@ simulate() {
 # each COMMAND...: runs a command with the name of each kind, then prints the totals.
 each() {
     failed=0
-    rm -f build/"$goal"_kind*.txt
-    for folder in sv/kind*; do
+    folders="sv/kind*"
+    case $goal in icarus | verilator) folders=$all ;; esac
+    rm -f build/"$goal"_*.txt
+    for folder in $folders; do
         kind=${folder#sv/}
         "$@" "$kind" > "build/${goal}_$kind.txt" && grep -q '^PASS$' "build/${goal}_$kind.txt" || failed=1
         sed "s/^/$kind: /" "build/${goal}_$kind.txt"
@@ -98,7 +112,7 @@ each() {
             compared[$1] += $2; differ[$1] += $4
         }
         END { for (i = 0; i < count; i++) printf "%s %.0f compared, %.0f differ\n", taps[i], compared[taps[i]], differ[taps[i]] }' \
-        build/"$goal"_kind*.txt > "build/$goal.txt"
+        build/"$goal"_*.txt > "build/$goal.txt"
     cat "build/$goal.txt"
     [ $failed = 0 ] || exit 1
     [ -s "build/$goal.txt" ] || { say "nothing was compared"; exit 1; }
@@ -106,7 +120,11 @@ each() {
 }
 
 # with_taps SIMULATOR KIND
-with_taps() { build "$1" "$2" sv "build/$1_$2" "$adapter $macro" && simulate "$1" "build/$1_$2"; }
+with_taps() {
+    under_test="$adapter $macro"
+    [ "$2" != cam ] || under_test=$cam
+    build "$1" "$2" sv "build/$1_$2" "$under_test" && simulate "$1" "build/$1_$2"
+}
 
 # with_random_inputs FOLDER KIND SOURCES FAULT
 with_random_inputs() {
@@ -127,6 +145,10 @@ planted() {
     case $own,$1 in
     yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) echo own && return ;;
     esac
+    case $3,$1,$cam in
+    cam,cim_rank.sv,* | cam,cim_cam.sv,sv/cim_cam.sv) ;;
+    cam,* | *,cim_rank.sv,* | *,cim_cam.sv,*) echo own && return ;;
+    esac
     case ,$2, in
     *,"$3",*) echo yes ;;
     *) echo no ;;
@@ -146,6 +168,8 @@ by_taps() {
 
 # by_random_inputs KIND: the same of the faults that the vectors of taps/ do not show in Icarus, by drawn inputs
 by_random_inputs() {
+    : > "build/found_random_$1.txt"
+    [ "$1" != cam ] || return 0
     while IFS=$tab read -r number tap file kinds name; do
         [ "$(planted "$file" "$kinds" "$1")" = yes ] || continue
         grep -q "^fault $number: " "build/found_iverilog_$1.txt" && continue
@@ -161,16 +185,20 @@ goal=${1:-}
 mkdir -p build
 given MACRO $macro
 given ADAPTER "$adapter"
+all=$(echo sv/kind*)
+[ ! -d sv/cam ] || { given CAM $cam; all="$all sv/cam"; }
 case $goal in
 icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;
 mutants)
     missed=0 tab=$(printf '\t')
     # With an array of one's own, the faults are those of its boundary and of the periphery.
-    own=yes sources="$adapter $macro"
-    [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
-    for folder in sv/kind*; do
-        kind=${folder#sv/} failed=0
+    own=yes of_layers="$adapter $macro"
+    [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; of_layers="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
+    for folder in $all; do
+        kind=${folder#sv/} failed=0 sources=$of_layers
+        [ "$kind" != cam ] || sources=$cam
+        [ "$sources" != sv/cim_cam.sv ] || sources=sv/faulty/cim_cam.sv
         # Side by side: Verilator compiles while Icarus runs.
         { by_taps iverilog "$kind" && by_random_inputs "$kind"; } &
         beside=$!

@@ -105,7 +105,7 @@ module tb_array;
     logic signed [ACC_BITS-1:0] totals [0:VECTORS*WIDTH-1];
 
     // Values compared and values that differ, at each tap.
-    longint compared [0:TAPS-1], differ [0:TAPS-1];
+    longint compared [0:TAPS], differ [0:TAPS];
     task automatic count(input int tap, input longint values, input longint wrong);
         longint had;
         had = compared[tap];
@@ -132,8 +132,9 @@ module tb_array;
     endtask
 
     string handoff, keyword, name, array, group, across, after, value_name;
-    logic other; // the layer is of another kind
+    logic other; // the layer is of another kind, or it is a search
     int file, flags, got;
+    int places, tolerance, pulse = 0, max_pulses = 0, erased = 0, digit_count = 0; // of write-verify
     int columns, vectors, stages, code_kind, threshold_places, has_flags;
     int a, b, c, d, e, f;
     longint u, v;
@@ -141,6 +142,9 @@ module tb_array;
 
 `include "tb_references.svh"
 `include "tb_answers.svh"
+`ifdef WRITE_VERIFY
+`include "tb_write.svh"
+`endif
 `include "tb_images.svh"
 `include "tb_layer.svh"
 `include "tb_converter.svh"
@@ -163,7 +167,7 @@ module tb_array;
         if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
         if (!$value$plusargs("FAULT=%d", fault)) fault = 0;
         if (!$value$plusargs("TIMEOUT=%d", limit)) limit = 10000;
-        for (int t = 0; t < TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
+        for (int t = 0; t <= TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
         for (int t = 0; t < VECTORS*WIDTH; t++) totals[t] = '0;
         repeat (4) @(negedge clk);
         rst = 1'b0;
@@ -174,6 +178,7 @@ module tb_array;
             got = $fscanf(file, "%s", keyword);
             if (got != 1) $fatal(1, "FAIL: steps.txt has no end");
             if (keyword == "layer" || keyword == "end") other = 1'b0;
+            if (keyword == "search") other = 1'b1; // tb_cam.sv runs it
             if (other) begin
                 skip_line;
                 got = 0;
@@ -196,6 +201,11 @@ module tb_array;
                 got = got + $fscanf(file, "%d %d %d", threshold_places, own_cycles, f) - 3;
                 lo = CODE_BITS'(a); hi = CODE_BITS'(b);
                 load_references();
+            end else if (keyword == "write_verify") begin
+                got = $fscanf(file, "%s %d %d %d %d %d %d", name, places, tolerance, pulse, max_pulses, erased, digit_count) - 7;
+`ifdef WRITE_VERIFY
+                load_bounds;
+`endif
             end else if (keyword == "slice") begin
                 got = $fscanf(file, "%s %d %d %d %d %d", name, a, b, c, d, e) - 6;
                 slice_shift[a*6 +: 6] = 6'(b);
@@ -230,7 +240,10 @@ module tb_array;
             if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", keyword, -got);
         end
         $fclose(file);
-        wrong = 0;
+        wrong = differ[TAPS];
+`ifdef WRITE_VERIFY
+        show_pulses;
+`endif
         for (int t = 0; t < SHOWN; t++) begin
             $display("%s: %0d compared, %0d differ", tap_name(t), compared[t], differ[t]);
             wrong = wrong + differ[t];
@@ -250,7 +263,8 @@ module tb_array;
             4: return "layer_sum";
             5: return "requantised";
             6: return "requantiser";
-            default: return "converter";
+            7: return "converter";
+            default: return "write_verify"; // tap TAPS, of the cells of images
         endcase
     endfunction
 endmodule

@@ -18,19 +18,27 @@
         word_line = LINE'(in_columns(given, WORD_BITS, CELL_BITS));
     endfunction
 
+    // A word line as the array gets it.
+    task automatic load_line(input int line, output logic [LINE-1:0] cells);
+        cells = word_line(line);
+`ifdef WRITE_VERIFY
+        write_cells(line, word_line(line), cells);
+`endif
+    endtask
+
     // A pair in two word lines is written at once: in a column its cells are side by side.
     task automatic program_array;
         logic [LINE-1:0] of_line, row;
         if (BINARY) $readmemb({handoff, "/images/", array, "/cells.bin"}, words, 0, WORD_LINES * WORDS - 1);
         else $readmemh({handoff, "/images/", array, "/cells.hex"}, words, 0, WORD_LINES * WORDS - 1);
         for (int r = 0; r < ROWS; r++) begin
-            row = word_line(r * HEIGHT);
-            if (HEIGHT == 2)
-                for (int second = 0; second < 2; second++) begin
-                    of_line = word_line(r * 2 + second);
-                    for (int j = 0; j < LINE / (2 * CELL_BITS); j++)
-                        row[(j*2 + second)*CELL_BITS +: CELL_BITS] = of_line[j*CELL_BITS +: CELL_BITS];
-                end
+            load_line(r * HEIGHT, of_line);
+            row = of_line;
+            for (int second = 0; second < HEIGHT && HEIGHT == 2; second++) begin
+                if (second == 1) load_line(r * 2 + 1, of_line);
+                for (int j = 0; j < LINE / (2 * CELL_BITS); j++)
+                    row[(j*2 + second)*CELL_BITS +: CELL_BITS] = of_line[j*CELL_BITS +: CELL_BITS];
+            end
             write_line(r, row);
         end
     endtask

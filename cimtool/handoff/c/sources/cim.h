@@ -51,6 +51,23 @@ static inline int64_t cim_requant(int64_t x, int64_t m, int32_t s, int64_t lo, i
     return cim_clip(cim_asr(x * m + ((int64_t)1 << (s - 1)), s), lo, hi);
 }
 
+/* The sum of the codes of an item's words, of `cells` cells each: a word's distance from the query, over
+ * `step`, at most `top`. A cell of -1 differs from no value; the distance of others is 1 if they differ
+ * (0), the levels between them (1), or the square of these (2). */
+static inline int64_t cim_search(const int8_t *stored, const int16_t *query, int32_t width,
+                                 int32_t cells, int32_t distance, int64_t step, int64_t top) {
+    int64_t total = 0;
+    for (int32_t first = 0; first < width; first += cells) {
+        int64_t sum = 0;
+        for (int32_t c = first; c < width && c - first < cells; c++) {
+            int64_t apart = stored[c] < 0 ? 0 : cim_size(query[c] - stored[c]);
+            sum += distance == 0 ? apart != 0 : distance == 1 ? apart : apart * apart;
+        }
+        total += sum / step < top ? sum / step : top;
+    }
+    return total;
+}
+
 /* A cycle drives bits `shift` .. `shift + bits - 1` of an input, or all from `shift` if bits is 0.
  * Its sums have the weight sign << shift. */
 typedef struct {
