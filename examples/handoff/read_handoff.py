@@ -23,6 +23,7 @@ images = json.loads((folder / "images/images.json").read_text())["layers"]
 order, compared, differing = layout["cells"], Counter[str](), Counter[str]()
 reverse = slice(None, None, -1 if order["pair"] == "negative-first" else 1)
 WEIGHT = ("weight", "slice", "polarity")
+coded: dict[int, Any] = {}  # sums of codes in a search, by the first item of an array
 at: Any = Fields()  # the fields of the last line of each word of steps.txt
 
 
@@ -180,7 +181,7 @@ for line in (folder / "steps.txt").read_text().splitlines():
             found = np.clip(given * multiplier + (1 << shift - 1) >> shift, lo, hi)
             compare(tap, found, requantisation=place)
     elif word == "search":
-        at.extent, total = layout["searches"][one["search"]]["extents"], {}
+        at.extent, coded = layout["searches"][one["search"]]["extents"], {}
     elif word == "store":
         at.words = numbers("cam_cells", **one)
     elif word == "match":
@@ -190,9 +191,9 @@ for line in (folder / "steps.txt").read_text().splitlines():
         codes = np.minimum(distances // at.search.step, at.search.top)
         compare("cam_distances", distances, items, **one)
         compare("cam_codes", codes, items, **one)
-        total[first] = total.get(first, 0) + codes[:, items]
+        coded[first] = coded.get(first, 0) + codes[:, items]
     elif word == "rank":
-        sums = np.hstack(list(total.values()))
+        sums = np.hstack(list(coded.values()))
         estimates = sums * numbers("cam_factor", **one) + numbers("cam_offset", **one)
         listed = np.argsort(estimates, axis=1, kind="stable")[:, : at.extent["place"]]
         compare("cam_sums", sums, **one)

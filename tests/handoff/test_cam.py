@@ -134,10 +134,11 @@ def test_each_fault_is_found_at_its_tap(handoff: Path, tmp_path: Path) -> None:
     sv = handoff / "sv"
     sources = [sv / "cam/parameters.svh", sv / "tb_cam.sv"]
     sources += [sv / "faulty" / name for name in ("cim_cam.sv", "cim_rank.sv")]
-    command = [c_compiler("iverilog"), "-g2012", "-s", "tb_cam", "-o", tmp_path / "bench"]
+    bench = str(tmp_path / "bench")
+    command = [c_compiler("iverilog"), "-g2012", "-s", "tb_cam", "-o", bench]
     subprocess.run([*command, *sources], check=True)
     for number, tap, _ in shown:
-        run = ["vvp", "-n", tmp_path / "bench", f"+HANDOFF={handoff}", f"+FAULT={number}"]
+        run = ["vvp", "-n", bench, f"+HANDOFF={handoff}", f"+FAULT={number}"]
         done = subprocess.run(run, capture_output=True, text=True, check=False)
         assert f"fault {number}: found at {tap}\n" in done.stdout
 

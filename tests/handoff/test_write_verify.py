@@ -102,7 +102,7 @@ def test_each_fault_is_found(handoff: Path, tmp_path: Path) -> None:
     sources = [sv / "kind1/parameters.svh", sv / "tb_array.sv", sv / "cim_cells.sv"]
     sources += sorted((sv / "faulty").glob("*.sv"))
     command = [c_compiler("iverilog"), "-g2012", "-DWRITE_VERIFY=1", f"-I{sv}/faulty", f"-I{sv}"]
-    bench = tmp_path / "bench"
+    bench = str(tmp_path / "bench")
     subprocess.run([*command, "-s", "tb_array", "-o", bench, *sources], check=True)
     for number, tap, _ in shown:
         run = ["vvp", "-n", bench, f"+HANDOFF={handoff}", f"+FAULT={number}"]
