@@ -36,6 +36,7 @@ PARTS_OF_BENCH = tuple(
 )
 WITH_FAULTS = (*DEVICE, BOUNDARY)
 SOURCES = (*WITH_FAULTS, "lanes.svh", "tb_array.sv", *PARTS_OF_BENCH, "waivers.vlt", "bench.sh")
+SYNTHESIS = ("cim_layer.sv", "synth.sh")
 UNDER_TEST = " ".join(
     f"{name}='$({name})'" for name in ("MACRO", "ADAPTER", "LATENCY", "MULTIPLEXED", "TIMEOUT")
 )
@@ -60,7 +61,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         text = "\n".join(["package cim;", *lines, '`include "lanes.svh"', "endpackage\n"])
         text = text.replace("int SIGNED_CELLS", signed)
         (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
-    for name in SOURCES:
+    for name in (*SOURCES, *SYNTHESIS):
         (folder / name).write_text(_source(name), "utf-8")
     # Not a module of this package: it runs in a hand-off's folder.
     (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
@@ -85,7 +86,7 @@ BENCH_PART = HandoffPart(
     folder="sv",
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
-    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *DEVICE)),
+    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *SYNTHESIS, *DEVICE)),
     files={
         ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
         "own, `make all MACRO=... ADAPTER=...`",
@@ -110,19 +111,22 @@ BENCH_PART = HandoffPart(
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
+        "synth.sh": "`make synth`: cells, area and longest path of a layer's periphery, by Yosys",
+        "cim_layer.sv": "the periphery with the settings of one layer, for `make synth`",
         "faults.txt": "one fault per line: its number, the tap that must find it, its file, the "
         f"kinds of macro in which it changes a number, or {NOWHERE}, and its name",
         f"{FAULTY}/*": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
         "`make icarus`, `make verilator` and `make mutants` need the simulators that they name, "
-        "`make cocotb` Icarus Verilog and cocotb 2",
+        "`make cocotb` Icarus Verilog and cocotb 2, `make synth` Yosys",
     ),
     goals={
         "icarus": (f"@{UNDER_TEST} sh sv/bench.sh icarus",),
         "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
         "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "synth": ("@LAYER='$(LAYER)' LIBERTY='$(LIBERTY)' sh sv/synth.sh",),
         "all": ("@$(MAKE) -j2 -O icarus verilator random cocotb mutants",),
     },
     settings={
@@ -134,6 +138,8 @@ BENCH_PART = HandoffPart(
         "PYTHON": "python3",
         "OPTIMIZE": "-O1",
         "VERILATED": "build/verilated",
+        "LAYER": "",
+        "LIBERTY": "",
     },
 )
 
