@@ -86,15 +86,8 @@ def test_an_adapter_fits_the_ports_on_both_sides(
     name: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     handoff = handoff_of(name, narrow_trunk, tmp_path)
-    (tmp_path / "stub.sv").write_text(MACROS[name].stub, "utf-8")
-    waived = [
-        "UNDRIVEN",
-        "UNUSEDSIGNAL",
-        "UNUSEDPARAM",
-        "DECLFILENAME",
-        "IMPORTSTAR",
-        "PINCONNECTEMPTY",
-    ]
+    (tmp_path / "stub.sv").write_text(MACROS[name].stub + "\n", "utf-8")
+    waived = ("UNDRIVEN", "UNUSEDSIGNAL", "UNUSEDPARAM", "DECLFILENAME", "IMPORTSTAR")
     command = [
         c_compiler("verilator"), "--lint-only", "-Wall", *(f"-Wno-{rule}" for rule in waived),
         f"-I{handoff}/sv", f"-I{handoff}/sv/kind1", "--top-module", "cim_adapter",

@@ -50,6 +50,7 @@ module cim_adapter import cim::*; (
     logic [1:0] phase;
     logic written, zeros;  // weights are to be fetched; this run reads zeros
     logic mmio_ready, mem_read, mem_write;
+    logic [2:0] state;  // for debugging
     logic [31:0] mmio_rdata, mem_rdata, mem_wdata;
     logic [9:0] mem_addr;
     logic [SIZE*SIZE-1:0] rows;
@@ -60,8 +61,14 @@ module cim_adapter import cim::*; (
     tinymoa_dcim macro (
         .clk, .nrst(!rst), .mmio_ready, .mmio_write(phase == START), .mmio_wdata({27'd0, zeros, 3'(DIGIT_BITS), 1'b1}),
         .mmio_read(phase == RUN), .mmio_rdata, .mmio_addr((phase == START) ? CONTROL : STATUS),
-        .mem_rdata, .mem_wdata, .mem_write, .mem_read, .mem_addr, .dbg_state()
+        .mem_rdata, .mem_wdata, .mem_write, .mem_read, .mem_addr, .dbg_state(state)
     );
+
+    // Places in the memory: of a row, a plane of digits, a result.
+    logic [9:0] row_place, plane_place, result_place;
+    assign row_place = mem_addr - WEIGHT_BASE;
+    assign plane_place = mem_addr - INPUT_BASE;
+    assign result_place = mem_addr - RESULT_BASE;
 
     // A result is in the memory before the status says that all are.
     logic stored, finished;
@@ -73,11 +80,11 @@ module cim_adapter import cim::*; (
             rows[32'(write_row)*SIZE +: SIZE] <= SIZE'(write_data);
             written <= 1'b1;
         end
-        if (mem_read && mem_addr >= INPUT_BASE) mem_rdata <= zeros ? '0 : plane(held, 32'(mem_addr - INPUT_BASE));
-        else if (mem_read) mem_rdata <= 32'(rows[32'(mem_addr - WEIGHT_BASE)*SIZE +: SIZE]);
+        if (mem_read && mem_addr >= INPUT_BASE) mem_rdata <= zeros ? '0 : plane(held, 32'(plane_place));
+        else if (mem_read) mem_rdata <= 32'(rows[32'(row_place)*SIZE +: SIZE]);
         if (mem_write) begin
-            result[32'(mem_addr - RESULT_BASE)*WIDE +: WIDE] <= WIDE'($signed(mem_wdata));
-            stored <= mem_addr == RESULT_BASE + 10'(SIZE - 1);
+            result[32'(result_place)*WIDE +: WIDE] <= WIDE'($signed(mem_wdata));
+            stored <= 32'(result_place) == SIZE - 1;
         end
         case (phase)
             IDLE: if (in_valid) begin
@@ -126,5 +133,5 @@ module cim_adapter import cim::*; (
     assign out_valid = {CONVERTED{phase == ANSWER}};
     assign shows_sums = 1'b1;
     logic unused;
-    assign unused = ^{step, offset, thresholds, lo, hi};
+    assign unused = ^{step, offset, thresholds, lo, hi, state, mmio_rdata};
 endmodule
