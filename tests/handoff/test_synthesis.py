@@ -9,28 +9,36 @@ import pytest
 from handoff_runs import run_goal
 from programs import installed
 
-CELLS = """library(two) {
-  time_unit : "1ns";
-  capacitive_load_unit (1, pf);
-  cell (INV) { area : 2;
-    pin(A) { direction : input; capacitance : 0.01; }
-    pin(Y) { direction : output; function : "A'"; timing() { related_pin : "A";
-      cell_rise(scalar) { values ("0.1"); } cell_fall(scalar) { values ("0.1"); }
-      rise_transition(scalar) { values ("0.1"); } fall_transition(scalar) { values ("0.1"); } } } }
-  cell (NAND) { area : 4;
-    pin(A) { direction : input; capacitance : 0.01; }
-    pin(B) { direction : input; capacitance : 0.01; }
-    pin(Y) { direction : output; function : "(A B)'";
-      timing() { related_pin : "A B"; timing_sense : negative_unate;
-      cell_rise(scalar) { values ("0.2"); } cell_fall(scalar) { values ("0.2"); }
-      rise_transition(scalar) { values ("0.1"); } fall_transition(scalar) { values ("0.1"); } } } }
-  cell (FLOP) { area : 20;
-    ff(IQ, IQN) { clocked_on : "CLK"; next_state : "D"; }
-    pin(CLK) { direction : input; capacitance : 0.01; clock : true; }
-    pin(D) { direction : input; capacitance : 0.01; }
-    pin(Q) { direction : output; function : "IQ"; } }
-}
-"""
+TABLE = 'index_1 ("0.1, 1"); index_2 ("0.01, 1"); values ("{0}, {0}", "{0}, {0}");'
+TIMES = ("cell_rise", "cell_fall", "rise_transition", "fall_transition")
+
+
+def gate(name: str, area: int, inputs: str, function: str, delay: float) -> str:
+    """A cell in Liberty format: its delay [ns] is that of all loads and slopes."""
+    pins = "".join(f"pin({one}) {{ direction : input; capacitance : 0.01; }}\n" for one in inputs)
+    tables = "".join(f"{time}(of_load) {{ {TABLE.format(delay)} }}\n" for time in TIMES)
+    timing = "".join(
+        f'timing() {{ related_pin : "{one}"; timing_sense : negative_unate;\n{tables} }}\n'
+        for one in inputs
+    )
+    output = f'pin(Y) {{ direction : output; function : "{function}";\n{timing} }}'
+    return f"cell ({name}) {{ area : {area};\n{pins}{output} }}\n"
+
+
+CELLS = (
+    'library(few) { time_unit : "1ns"; capacitive_load_unit (1, pf);\n'
+    "lu_table_template (of_load) { variable_1 : input_net_transition;\n"
+    'variable_2 : total_output_net_capacitance; index_1 ("0.1, 1"); index_2 ("0.01, 1"); }\n'
+    + gate("INV", 2, "A", "!A", 0.1)
+    + gate("NAND", 4, "AB", "!(A B)", 0.2)
+    + gate("NOR", 4, "AB", "!(A+B)", 0.2)
+    + gate("NAND3", 4, "ABC", "!(A B C)", 0.2)
+    + gate("AOI", 4, "ABC", "!((A B)+C)", 0.2)
+    + 'cell (FLOP) { area : 20; ff(IQ, IQN) { clocked_on : "CLK"; next_state : "D"; }\n'
+    "pin(CLK) { direction : input; capacitance : 0.01; clock : true; }\n"
+    "pin(D) { direction : input; capacitance : 0.01; }\n"
+    'pin(Q) { direction : output; function : "IQ"; } }\n}\n'
+)
 
 
 @pytest.mark.thorough("Yosys maps some thousands of gates")
