@@ -50,6 +50,7 @@ SOURCES = (
     "waivers.vlt",
     "bench.sh",
 )
+SYNTHESIS = ("cim_layer.sv", "synth.sh")
 UNDER_TEST = " ".join(
     f"{name}='$({name})'"
     for name in ("MACRO", "ADAPTER", "CAM", "LATENCY", "MULTIPLEXED", "TIMEOUT")
@@ -79,7 +80,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         text = _package("cam", cam_parameters(search))
         (folder / CAM_KIND / PARAMETERS).write_text(text, "utf-8")
     written = any(one.writes is not None for one in source.layers)
-    sources = SOURCES if search is None else (*SOURCES, *CAM_SOURCES)
+    sources = (*SOURCES, *SYNTHESIS, *(() if search is None else CAM_SOURCES))
     sources = (*sources, *WRITE_SOURCES) if written else sources
     for name in sources:
         (folder / name).write_text(_source(name), "utf-8")
@@ -118,7 +119,7 @@ BENCH_PART = HandoffPart(
     folder="sv",
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
-    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *DEVICE)),
+    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *SYNTHESIS, *DEVICE)),
     files={
         ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
         "own, `make all MACRO=... ADAPTER=...`",
@@ -147,19 +148,22 @@ BENCH_PART = HandoffPart(
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
         "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
         "with faults",
+        "synth.sh": "`make synth`: cells, area and longest path of a layer's periphery, by Yosys",
+        "cim_layer.sv": "the periphery with the settings of one layer, for `make synth`",
         "faults.txt": "one fault per line: its number, the tap that must find it, its file, the "
         f"kinds of macro in which it changes a number, or {NOWHERE}, and its name",
         f"{FAULTY}/*": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
         "`make icarus`, `make verilator` and `make mutants` need the simulators that they name, "
-        "`make cocotb` Icarus Verilog and cocotb 2",
+        "`make cocotb` Icarus Verilog and cocotb 2, `make synth` Yosys",
     ),
     goals={
         "icarus": (f"@{UNDER_TEST} sh sv/bench.sh icarus",),
         "verilator": (f"@{UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh verilator",),
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
         "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
+        "synth": ("@LAYER='$(LAYER)' LIBERTY='$(LIBERTY)' sh sv/synth.sh",),
         "all": ("@$(MAKE) -j2 -O icarus verilator random cocotb mutants",),
     },
     settings={
@@ -172,6 +176,8 @@ BENCH_PART = HandoffPart(
         "PYTHON": "python3",
         "OPTIMIZE": "-O1",
         "VERILATED": "build/verilated",
+        "LAYER": "",
+        "LIBERTY": "",
     },
 )
 

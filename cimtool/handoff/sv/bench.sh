@@ -61,13 +61,13 @@ build() {
     case "$macro $adapter $cam" in /* | *' /'* | *..*) ;; *) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
     iverilog)
-        iverilog -g2012 -Wall $include -s $top -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
+        iverilog -g2012 -Wall -Wno-timescale $include -s $top -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
         widths "$output.log"
         cat "$output.log" >&2
         ;;
     verilator)
         # Headers take most of the time: compile one source in place of many, and Verilator's own sources once.
-        # Unrolled loops take longer to compile and run no faster.
+        # Unrolled loops take longer to compile and run no faster. Some arrays that are assigned in loops need it.
         mkdir -p "${VERILATED:=build/verilated}" "$output.obj"
         kept=
         for object in "$VERILATED"/*.o; do
@@ -75,9 +75,14 @@ build() {
             cp "$object" "$output.obj"
             kept="$kept -o ${object##*/}"
         done
-        verilator --binary --timing -O3 --unroll-stmts 1 -Wall -Wno-fatal $include --top-module $top --Mdir "$output.obj" \
-            -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
-            sv/waivers.vlt "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
+        done=no
+        for unroll in '--unroll-stmts 1' '--unroll-count 1024'; do
+            verilator --binary --timing -O3 $unroll -Wall -Wno-fatal $include --top-module $top --Mdir "$output.obj" \
+                -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
+                sv/waivers.vlt "$@" > "$output.log" 2>&1 && done=yes && break
+            grep -q BLKLOOPINIT "$output.log" || break
+        done
+        [ $done = yes ] || { cat "$output.log" >&2; exit 1; }
         widths "$output.log"
         for object in "$output.obj"/verilated*.o; do
             # Copy, then rename: several benches may share the folder.
