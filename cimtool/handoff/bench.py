@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -79,16 +79,10 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         (folder / CAM_KIND).mkdir()
         text = _package("cam", cam_parameters(search))
         (folder / CAM_KIND / PARAMETERS).write_text(text, "utf-8")
-    written = any(one.writes is not None for one in source.layers)
-    sources = (*SOURCES, *SYNTHESIS, *(() if search is None else CAM_SOURCES))
-    sources = (*sources, *WRITE_SOURCES) if written else sources
-    for name in sources:
-        (folder / name).write_text(_source(name), "utf-8")
-    # Not a module of this package: it runs in a hand-off's folder.
-    (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
+    sources = _sources(source)
     (folder / FAULTY).mkdir()
-    for name in (one for one in sources if one in WITH_FAULTS):
-        (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
+    for name, text in _texts(sources).items():
+        (folder / name).write_text(text, "utf-8")
     facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
     if search is not None:
         facts[CAM_KIND] = search_facts(search)
@@ -101,6 +95,24 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
     found = {one.name: coverage(one) for one in source.layers}
     (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def _sources(source: HandoffSource) -> tuple[str, ...]:
+    """The sources that the layers and the search of a hand-off need."""
+    search = () if source.search is None else CAM_SOURCES
+    written = any(one.writes is not None for one in source.layers)
+    return (*SOURCES, *SYNTHESIS, *search, *(WRITE_SOURCES if written else ()))
+
+
+def _texts(sources: Sequence[str]) -> dict[str, str]:
+    """The content of sources by file, also with faults."""
+    with_faults = [name for name in sources if name in WITH_FAULTS]
+    return {
+        **{name: _source(name) for name in sources},
+        # Not a module of this package: it runs in a hand-off's folder.
+        COCOTB: _source(f"{COCOTB}.in"),
+        **{f"{FAULTY}/{name}": faulty(name, _source(name)) for name in with_faults},
+    }
 
 
 def _package(name: str, parameters: Mapping[str, int], *after: str) -> str:
@@ -119,7 +131,7 @@ BENCH_PART = HandoffPart(
     folder="sv",
     title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
-    size=lambda source: sum(len(_source(name)) for name in (*SOURCES, *SYNTHESIS, *DEVICE)),
+    size=lambda source: sum(map(len, _texts(_sources(source)).values())),
     files={
         ADAPTER: "from the bench's ports to those of an array: replace it and the array by your "
         "own, `make all MACRO=... ADAPTER=...`",

@@ -38,6 +38,8 @@ class Fault:
     shows: str = "ANY"
 
 
+_SHOWN = "{answering, shown}"
+
 _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
     ("sums", BOUNDARY): (
         (
@@ -56,44 +58,46 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
         ),
     ),
     ("codes", BOUNDARY): (
-        ("valid comes a clock before the codes", "{shown}", "shown_before", "ANY"),
+        ("valid comes a clock before the codes", _SHOWN, "{answering, shown_before}", "ANY"),
+        (
+            "valid comes when the codes are gone",
+            _SHOWN,
+            "{answering_before, shown & {CONVERTED*CODE_BITS{answering != '0}}}",
+            "ANY",
+        ),
         (
             "two lanes are swapped",
-            "{shown}",
-            "{shown[CONVERTED*CODE_BITS-1:2*CODE_BITS], shown[CODE_BITS-1:0], "
+            _SHOWN,
+            "{answering[CONVERTED-1:2], answering[0], answering[1], "
+            "shown[CONVERTED*CODE_BITS-1:2*CODE_BITS], shown[CODE_BITS-1:0], "
             "shown[2*CODE_BITS-1:CODE_BITS]}",
             "ANY",
         ),
         (
             "the lowest bit of a code is stuck",
-            "{shown}",
-            "shown & ~(CONVERTED*CODE_BITS)'(1)",
+            _SHOWN,
+            "{answering, shown & ~(CONVERTED*CODE_BITS)'(1)}",
             "ANY",
         ),
         (
             "two bits of a code are swapped",
-            "{shown}",
-            "{shown[CONVERTED*CODE_BITS-1:2], shown[0], shown[1]}",
+            _SHOWN,
+            "{answering, shown[CONVERTED*CODE_BITS-1:2], shown[0], shown[1]}",
             "ANY",
         ),
     ),
     ("codes|converter", BOUNDARY): tuple(
         (
             f"one converter is wrong at code {code}",
-            "{shown}",
-            f"shown ^ (CONVERTED*CODE_BITS)'(shown[CODE_BITS-1:0] == {code})",
+            _SHOWN,
+            f"{{answering, shown ^ (CONVERTED*CODE_BITS)'(shown[CODE_BITS-1:0] == {code})}}",
             f"CODE_{code}",
         )
         for code in CODES_WRONG
     ),
     ("answers", BOUNDARY): (
-        ("a lane never answers", "{answering}", "answering & ~CONVERTED'(1)", "ANY"),
-        (
-            "lanes answer twice",
-            "{answering}",
-            "answering | answering_before",
-            "ANY",
-        ),
+        ("a lane never answers", _SHOWN, "{answering & ~CONVERTED'(1), shown}", "ANY"),
+        ("lanes answer twice", _SHOWN, "{answering | answering_before, shown}", "ANY"),
     ),
     ("sums|converter", COLUMN): tuple(
         (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, TAPS, counts, run_goal
+from handoff_runs import TAPS, counts, run_goal
 
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
@@ -14,8 +13,6 @@ from cimtool.demo.data import DemoFiles
 from cimtool.hardware.target import target_names
 
 ROOT = Path(__file__).resolve().parents[2]
-SERIAL = ROOT / "examples" / "handoff" / "serial"
-SERIAL_MACRO = f"MACRO={SERIAL / 'serial_macro.sv'}", f"ADAPTER={SERIAL / 'adapter.sv'}"
 TIMINGS = (("1", "1"), ("7", "1"), ("random", "1"), ("0", "8"), ("random", "8"))
 
 
@@ -46,49 +43,11 @@ def test_arrays_of_every_target(target: str, narrow_trunk: DemoFiles, tmp_path: 
     )  # fmt: skip
     handoff = tmp_path / "here"
     export_bundle(bundle, "handoff", handoff, Request(layers="text.fc2"))
-    for latency, multiplexed in (("0", "1"), ("1", "1"), ("7", "1"), ("random", "8")):
+    assert_no_value_differs(handoff, "icarus")
+    # In Icarus wide arrays take minutes for these.
+    for latency, multiplexed in (("1", "1"), ("7", "1"), ("random", "8")):
         timing = f"LATENCY={latency}", f"MULTIPLEXED={multiplexed}"
-        assert_no_value_differs(handoff, "icarus", *timing)
-
-
-@pytest.mark.thorough("builds a bench for each kind of array")
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in ("leak", "levels", "reference column")]
-)
-def test_a_serial_macro_agrees_on_what_it_shows(
-    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
-) -> None:
-    handoff = handoff_of_kind(kind, tmp_path)
-    done = run_goal(handoff, "icarus", *SERIAL_MACRO)
-    found = counts(done.stdout)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert found.pop("sums") == (0, 0)
-    assert all(compared > 100 and differ == 0 for compared, differ in found.values())
-
-
-SERIAL_MISTAKES = {
-    "a quarter of the rows is not counted": ("(third + fourth);", "third;"),
-    "a threshold belongs to the code below": ("level >= threshold", "level > threshold"),
-    "the highest code is never reached": ("trial <= codes", "trial < codes"),
-}
-
-
-@pytest.mark.thorough("builds a bench for each mistake and goal")
-@pytest.mark.parametrize("goal", ["icarus", "random"])
-@pytest.mark.parametrize("mistake", SERIAL_MISTAKES)
-def test_a_wrong_serial_macro_is_found_at_its_codes(
-    mistake: str, goal: str, handoff: Path, tmp_path: Path
-) -> None:
-    right, wrong = SERIAL_MISTAKES[mistake]
-    source = (SERIAL / "serial_macro.sv").read_text("utf-8")
-    assert source.count(right) == 1
-    (tmp_path / "macro.sv").write_text(source.replace(right, wrong), "utf-8")
-    macro = f"MACRO={tmp_path / 'macro.sv'}"
-    done = run_goal(handoff, goal, macro, SERIAL_MACRO[1], "VECTORS=20")
-    found = counts(done.stdout)
-    assert done.returncode != 0
-    assert (found["digits"][1], found["sums"]) == (0, (0, 0))
-    assert found["codes"][1] > 0
+        assert_no_value_differs(handoff, "verilator", *timing)
 
 
 WRONG = {

@@ -6,8 +6,7 @@
         answering_before <= answering;
         shown_before <= shown;
     end
-    assign out_valid = {answering};
-    assign codes = {shown};
+    assign {out_valid, codes} = {answering, shown};
     cim_adapter array_under_test (
         .clk, .rst, .write_valid, .write_ready, .write_row(write_row), .write_data(write_data), .in_valid, .in_ready,
         .drive(drive), .negative, .step(array_step), .offset(array_offset), .thresholds(array_thresholds), .lo, .hi,
