@@ -28,7 +28,7 @@ class CheapestFrom:
     ways: tuple[WayKind, ...]
 
     @property
-    def pays(self) -> bool | None:
+    def takes_less(self) -> bool | None:
         """True if the compiled model on its target is cheapest; None if that is open."""
         built = {kind in BUILT for kind in self.ways}
         return next(iter(built)) if len(built) == 1 else None

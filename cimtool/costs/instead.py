@@ -41,6 +41,12 @@ PAYS: dict[Tone, str] = {
 UNMEASURED = "Compute-in-memory takes less energy here; whether it finds as much is not measured."
 """The answer if R@1 of a way that takes least energy is not known."""
 
+FINDS_LESS = {
+    "good": "Compute-in-memory takes less energy here, and finds less.",
+    "bad": "Compute-in-memory takes more energy here, and finds more.",
+}
+"""The answer by tone if R@1 of the cheapest way is lower than that of the other side."""
+
 
 def verdict(found: BundleCost) -> list[Sentence]:
     """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
@@ -84,6 +90,8 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
         text = f"Among {among} no way is shown to be cheapest, at these prices: "
         text += f"{'; '.join(some)}; and {last}"
     rival = _rival(ways, first)
+    if tone and rival is not None and _finds_less(first, rival):
+        answer, tone = FINDS_LESS[tone], ""
     if rival is not None and rival not in least:
         ratio = times(rival, first)
         assert ratio is not None
@@ -127,6 +135,11 @@ def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None
     return next(iter(cheapest(other)), None)
 
 
+def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:
+    """True if R@1 of one way is lower, beyond both intervals."""
+    return one.r1 is not None and other.r1 is not None and one.r1.high < other.r1.low
+
+
 def _named(way: GalleryWay) -> str:
     return f"{way.way} at {_figures(way)}"
 
@@ -151,22 +164,23 @@ def times_text(ratio: Change) -> str:
 
 
 def by_size_text(found: BundleCost) -> str:
-    """From which size on the compiled model pays, and which way is cheapest at middle prices."""
+    """From which size on the compiled model takes less energy; the cheapest at middle prices."""
     sizes = found.cheapest_by_size
     if not sizes:
         return ""
     names = {one.kind: one.way for one in found.ways}
-    pays = _runs(sizes, lambda one: ANSWERS[one.pays])
+    less = _runs(sizes, lambda one: ANSWERS[one.takes_less])
     least = _runs(sizes, lambda one: names[one.ways[0]])
     at_once = f", {found.batch:,} queries at once" if found.batch > 1 else ""
     return (
-        f"Does compute-in-memory pay, from {sizes[0].items:,} to {MOST:,} items{at_once}: {pays}. "
+        f"Does compute-in-memory take less energy, from {sizes[0].items:,} to {MOST:,} "
+        f"items{at_once}: {less}. "
         f"Cheapest at the middle of all prices: {least}."
     )
 
 
 ANSWERS = {True: "yes", False: "no", None: "open"}
-"""Answers to whether compute-in-memory pays."""
+"""Answers to whether compute-in-memory takes less energy."""
 
 
 def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) -> str:

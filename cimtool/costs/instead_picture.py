@@ -61,7 +61,7 @@ def instead_picture(found: BundleCost) -> str | None:
     """Energy of a query in each way against items.
 
     Where another way becomes the cheapest stands a mark, and where the answer to whether
-    compute-in-memory pays changes a dashed line. None if the gallery's size cannot vary.
+    compute-in-memory takes less energy changes a dashed line. None if the gallery's size cannot vary.
     """
     if not found.cheapest_by_size or not (curves := way_curves(found)):
         return None
@@ -74,7 +74,7 @@ def instead_picture(found: BundleCost) -> str | None:
     ]
     for before, one in pairwise(found.cheapest_by_size):
         x = across.at(one.items)
-        if one.pays != before.pays:
+        if one.takes_less != before.takes_less:
             parts.append(svg.line(x, up.end, x, up.start, "same"))
     heights = _apart([up.at(one.points[-1][1]) for one in curves], up.start)
     for curve, y in zip(curves, heights, strict=True):

@@ -261,7 +261,7 @@ def instead_pictures(estimate: BundleCost, level: BlockLevel = "shown") -> list[
         return []
     said = (
         "Energy of a query in each way, by number of items; marks: another is the cheapest; "
-        "dashed: whether compute-in-memory pays changes"
+        "dashed: whether compute-in-memory takes less energy changes"
     )
     return [Picture("instead", picture, said, level)]
 

@@ -167,7 +167,9 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     assert cheapest.startswith("Among 10,000,000 items no way is shown to be cheapest, at these ")
     assert cheapest.endswith("Whether compute-in-memory pays here is open.")
     assert unmeasured.startswith("R@1 is not measured of build, shortlist of 100: ")
-    assert by_size.startswith("Does compute-in-memory pay, from 1,000 to 100,000,000 items: ")
+    assert by_size.startswith(
+        "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: "
+    )
     assert title == "One query against 10,000,000 items"
     names = [
         "raw int8 rows, here", "raw int8 rows, CPU core", "raw int8 rows, GPU",

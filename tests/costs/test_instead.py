@@ -50,6 +50,25 @@ def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
     assert said.tone == "bad"
 
 
+@pytest.mark.parametrize(
+    ("cheap", "dear", "answer"),
+    [
+        ("shortlist", "GPU", "Compute-in-memory takes less energy here, and finds less."),
+        ("raw rows", "digital", "Compute-in-memory takes more energy here, and finds more."),
+    ],
+)
+def test_a_cheapest_way_that_finds_less_is_no_verdict(
+    cheap: WayKind, dear: WayKind, answer: str
+) -> None:
+    least, other = way(cheap, 10), replace(way(dear, 30), r1=Change(0.5, 0.4, 0.6))
+    (said,) = cheapest_sentence((least, other), "7,000 items")
+    assert said.text.endswith(f". {answer}")
+    assert said.tone == ""
+    # Intervals that touch do not tell them apart.
+    (said,) = cheapest_sentence((least, replace(other, r1=Change(0.4, 0.3, 0.5))), "7,000 items")
+    assert said.tone != ""
+
+
 def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
     (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
     assert said.text == (
@@ -159,9 +178,9 @@ def test_sizes_are_told_from_where_the_answer_changes(small_bundle: Path) -> Non
     made = tuple(CheapestFrom(items, kinds) for items, *kinds in sizes)
     vars(found)["cheapest_by_size"] = made
     assert by_size_text(found) == (
-        "Does compute-in-memory pay, from 1,000 to 100,000,000 items: no, from 2,300 on open, from "
-        "31,000 on yes. Cheapest at the middle of all prices: raw int8 rows, here, from 31,000 on "
-        "build, shortlist of 100."
+        "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: no, from 2,300 "
+        "on open, from 31,000 on yes. Cheapest at the middle of all prices: raw int8 rows, here, "
+        "from 31,000 on build, shortlist of 100."
     )
 
 
