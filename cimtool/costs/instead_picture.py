@@ -61,7 +61,8 @@ def instead_picture(found: BundleCost) -> str | None:
     """Energy of a query in each way against items.
 
     Where another way becomes the cheapest stands a mark, and where the answer to whether
-    compute-in-memory takes less energy changes a dashed line. None if the gallery's size cannot vary.
+    compute-in-memory takes less energy changes a dashed line. None if the gallery's size cannot
+    vary.
     """
     if not found.cheapest_by_size or not (curves := way_curves(found)):
         return None

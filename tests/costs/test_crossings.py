@@ -30,7 +30,7 @@ def test_two_lines_cross_where_arithmetic_says() -> None:
     assert [one.ways[0] for one in found] == ["raw rows", "CPU core"]
     assert found[0].items == 1000
     assert 25_000 <= found[1].items <= 25_000 * CLOSE
-    assert [one.pays for one in found] == [False, False]
+    assert [one.takes_less for one in found] == [False, False]
 
 
 def test_between_two_clear_answers_it_is_open() -> None:
@@ -49,9 +49,9 @@ def test_between_two_clear_answers_it_is_open() -> None:
 
 
 def test_the_answer_is_open_if_both_sides_may_be_cheapest() -> None:
-    assert CheapestFrom(1, ("digital", "shortlist")).pays is True
-    assert CheapestFrom(1, ("digital", "GPU")).pays is None
-    assert CheapestFrom(1, ("GPU",)).pays is False
+    assert CheapestFrom(1, ("digital", "shortlist")).takes_less is True
+    assert CheapestFrom(1, ("digital", "GPU")).takes_less is None
+    assert CheapestFrom(1, ("GPU",)).takes_less is False
 
 
 figure = st.tuples(st.floats(0, 1e9), st.floats(1e-3, 1e4))
