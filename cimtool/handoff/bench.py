@@ -55,6 +55,7 @@ UNDER_TEST = " ".join(
     f"{name}='$({name})'"
     for name in ("MACRO", "ADAPTER", "CAM", "LATENCY", "MULTIPLEXED", "TIMEOUT")
 )
+CODES = "grep -q ' CONVERTER = [12];' sv/kind*/parameters.svh"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 VECTORS, DPI = "tb_random.svh", "dpi.c"
@@ -176,7 +177,11 @@ BENCH_PART = HandoffPart(
         "cocotb": (f"@PYTHON='$(PYTHON)' {UNDER_TEST} sh sv/bench.sh cocotb",),
         "mutants": (f"@CC='$(CC)' {UNDER_TEST} {VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
         "synth": ("@LAYER='$(LAYER)' LIBERTY='$(LIBERTY)' sh sv/synth.sh",),
-        "all": ("@$(MAKE) -j2 -O icarus verilator random cocotb mutants",),
+        # Without codes cocotb has nothing to compare, and fails.
+        "all": (
+            f"@{CODES} || echo 'no converter has codes: without make cocotb'",
+            f"@$(MAKE) -j2 -O icarus verilator random mutants $$({CODES} && echo cocotb)",
+        ),
     },
     settings={
         "MACRO": f"sv/{ARRAY} sv/{COLUMN}",

@@ -71,6 +71,7 @@ def _number_facts(layer: DrivenLayer) -> Iterator[str]:
         if one.slice < len(codes):
             codes[one.slice].add(one.code)
     yield from (f"CODE_{n}" for n in CODES_WRONG if all(n in reached for reached in codes))
+    yield from (f"ANY_CODE_{n}" for n in CODES_WRONG if any(n in reached for reached in codes))
     yield from (f"COUNT_{n}" for n in COUNTS_WRONG if any(one.rows == n for one in counts))
     lo, hi = input_limits(layer.graph, layer.node, layer.op)
     if layer.op.stored.groups[0].stop > 3:

@@ -60,12 +60,6 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
     ("codes", BOUNDARY): (
         ("valid comes a clock before the codes", _SHOWN, "{answering, shown_before}", "ANY"),
         (
-            "valid comes when the codes are gone",
-            _SHOWN,
-            "{answering_before, shown & {CONVERTED*CODE_BITS{answering != '0}}}",
-            "ANY",
-        ),
-        (
             "two lanes are swapped",
             _SHOWN,
             "{answering[CONVERTED-1:2], answering[0], answering[1], "
@@ -83,6 +77,14 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "two bits of a code are swapped",
             _SHOWN,
             "{answering, shown[CONVERTED*CODE_BITS-1:2], shown[0], shown[1]}",
+            "ANY",
+        ),
+    ),
+    ("sums|codes", BOUNDARY): (
+        (
+            "valid comes when the codes are gone",
+            _SHOWN,
+            "{answering_before, shown & {CONVERTED*CODE_BITS{answering != '0}}}",
             "ANY",
         ),
     ),
@@ -113,7 +115,7 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             f"converters are wrong at code {code}",
             "CODE_BITS'(quotient)",
             f"CODE_BITS'(quotient) ^ CODE_BITS'(quotient == {code})",
-            f"CODE_{code}",
+            f"ANY_CODE_{code}",
         )
         for code in CODES_WRONG
     ),

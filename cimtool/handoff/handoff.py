@@ -125,10 +125,13 @@ class ExpectedTaps(HandoffExporter, name="taps"):
 
 
 class Bench(HandoffExporter, name="bench"):
-    """The bench with what it reads."""
+    """The bench with all that its goals read."""
 
     takes = ("layers", "inputs", "gallery")
-    parts = (IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART, BENCH_PART)
+    parts = (
+        *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART),
+        *(C_PART, BENCH_PART, RANDOM_PART),
+    )
 
 
 def _makefile(parts: list[HandoffPart]) -> str:

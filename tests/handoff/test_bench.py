@@ -151,15 +151,17 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
 
 
 @pytest.mark.thorough("builds a bench twice")
-def test_a_source_that_changed_is_compiled_anew(handoff: Path, tmp_path: Path) -> None:
-    assert run_goal(handoff, "icarus").returncode == 0
+@pytest.mark.parametrize("file", ["sv/cim_column.sv", "my_column.sv"])
+def test_a_source_that_changed_is_compiled_anew(file: str, handoff: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(handoff, tmp_path / "copy"))
-    column = copy / "sv" / "cim_column.sv"
+    text = (copy / "sv" / "cim_column.sv").read_text("utf-8")
+    (copy / file).write_text(text, "utf-8")
+    macro = f"MACRO=sv/cim_array.sv {file}"
+    assert run_goal(copy, "icarus", macro).returncode == 0
     right = "bit_line(planes, drive, negative)"
-    text = column.read_text("utf-8")
     assert text.count(right) == 1
-    column.write_text(text.replace(right, f"1 + {right}"), "utf-8")
-    done = run_goal(copy, "icarus")
+    (copy / file).write_text(text.replace(right, f"1 + {right}"), "utf-8")
+    done = run_goal(copy, "icarus", macro)
     assert done.returncode != 0
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == "sums"
 

@@ -27,7 +27,7 @@ FOLDERS = {
     "c": {"c"},
     "images": {"images", "constants"},
     "taps": {"constants", "taps", "directed"},
-    "bench": {"images", "constants", "taps", "directed", "sv"},
+    "bench": {"images", "constants", "taps", "directed", "c", "sv", "random"},
 }
 
 
