@@ -23,7 +23,7 @@ say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
 
 # made OUTPUT COMMAND: true if this command made the output, and it is newer than all sources that are known.
-made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random $macro $adapter $cam -newer "$1")" ]; }
+made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random $watched -newer "$1")" ]; }
 
 # given NAME FILE...: ends the run unless all files are there.
 given() {
@@ -190,8 +190,8 @@ goal=${1:-}
 mkdir -p build
 given MACRO $macro
 given ADAPTER "$adapter"
-all=$(echo sv/kind*)
-[ ! -d sv/cam ] || { given CAM $cam; all="$all sv/cam"; }
+watched="$macro $adapter" all=$(echo sv/kind*)
+[ ! -d sv/cam ] || { given CAM $cam; watched="$watched $cam" all="$all sv/cam"; }
 case $goal in
 icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;
