@@ -35,7 +35,7 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
     # One layer is enough; the others take minutes.
-    page = PAGE.read_text("utf-8").replace("--format handoff", "--format handoff --layers text.mu")
+    page = PAGE.read_text("utf-8").replace("--format handoff", "--format handoff --layers text.fc2")
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     done = [
         subprocess.run(
