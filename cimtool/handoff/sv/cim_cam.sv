@@ -25,7 +25,7 @@ module cim_cam import cam::*; (
 
     function automatic logic [LANE-1:0] apart(input logic [CELL_LANE-1:0] cell_value, input logic [CELL_LANE-1:0] value);
         logic [LANE-1:0] levels;
-        levels = (cell_value > value) ? LANE'(cell_value - value) : LANE'(value - cell_value);
+        levels = (cell_value > value) ? LANE'(cell_value) - LANE'(value) : LANE'(value) - LANE'(cell_value);
         if (cell_value == DONT_CARE) apart = '0;
         else if (DISTANCE == HAMMING) apart = LANE'(levels != '0);
         else if (DISTANCE == L1) apart = levels;
