@@ -66,8 +66,12 @@ def verdict(found: BundleCost) -> list[Sentence]:
 
 def _among(found: BundleCost) -> str:
     """The gallery and the batch that energies are of."""
-    at_once = f" for {found.batch:,} queries at once" if found.batch > 1 else ""
-    return f"{found.gallery:,} items{at_once}"
+    return f"{found.gallery:,} items{_at_once(found, ' for ')}"
+
+
+def _at_once(found: BundleCost, before: str = ", ") -> str:
+    """The queries of a batch; empty for one by itself."""
+    return f"{before}{found.batch:,} queries at once" if found.batch > 1 else ""
 
 
 def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
@@ -122,10 +126,9 @@ def sampling_text(found: BundleCost) -> str:
     ratio = None if sampled is None or built is None else times(sampled, built)
     if sampled is None or built is None or ratio is None:
         return ""
-    at_once = f", {found.batch:,} queries at once" if found.batch > 1 else ""
     return (
         f"{sampled.way} takes {times_text(ratio)} as much a query as {built.way}, in the same place"
-        f"{at_once}."
+        f"{_at_once(found)}."
     )
 
 
@@ -171,10 +174,9 @@ def by_size_text(found: BundleCost) -> str:
     names = {one.kind: one.way for one in found.ways}
     less = _runs(sizes, lambda one: ANSWERS[one.takes_less])
     least = _runs(sizes, lambda one: names[one.ways[0]])
-    at_once = f", {found.batch:,} queries at once" if found.batch > 1 else ""
     return (
         f"Does compute-in-memory take less energy, from {sizes[0].items:,} to {MOST:,} "
-        f"items{at_once}: {less}. "
+        f"items{_at_once(found)}: {less}. "
         f"Cheapest at the middle of all prices: {least}."
     )
 

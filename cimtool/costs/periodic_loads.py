@@ -32,10 +32,10 @@ def tiles_of(layers: Sequence[Placement], items: int) -> int:
     return sum(place.row_parts * -(-items // place.array_columns) for place in layers)
 
 
-def repeats_soon(layers: Sequence[Placement], plan: Floorplan, most: int = MOST_LOADS) -> bool:
-    """True if at most so many loads show whether a schedule has settled."""
+def repeats_soon(layers: Sequence[Placement], plan: Floorplan) -> bool:
+    """True if at most MOST_LOADS loads show whether a schedule has settled."""
     tiles = tiles_of(layers, (FAR + 1) * loading_period(layers, plan))
-    return tiles <= most * tiles_per_load(plan)
+    return tiles <= MOST_LOADS * tiles_per_load(plan)
 
 
 def tiles_per_load(plan: Floorplan) -> int:
@@ -43,12 +43,12 @@ def tiles_per_load(plan: Floorplan) -> int:
     return max(1, plan.streaming // PARTS[0]) * plan.weight_sets
 
 
-def excerpts(layers: Sequence[Placement], plan: Floorplan, most: int = MOST_LOADS) -> list[int]:
-    """Two numbers of items, the second of which takes as many loads, about, and the first half."""
+def excerpts(layers: Sequence[Placement], plan: Floorplan) -> tuple[int, int]:
+    """Two numbers of items, the second of which takes about MOST_LOADS loads, the first half."""
     per_item = sum(place.row_parts / place.array_columns for place in layers)
     widest = max(place.array_columns for place in layers)
-    first = max(1, round(most * tiles_per_load(plan) / 2 / per_item / widest)) * widest
-    return [first, 2 * first]
+    first = max(1, round(MOST_LOADS * tiles_per_load(plan) / 2 / per_item / widest)) * widest
+    return first, 2 * first
 
 
 def loading_period(layers: Sequence[Placement], plan: Floorplan) -> int:

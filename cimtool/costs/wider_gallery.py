@@ -225,8 +225,9 @@ class WiderGallery(Estimate):
             first, second = (self.excerpt(items).pattern(key).length for items in (few, many))
             known[held_in] = first, second
         first, second = known[held_in]
-        counts = (tiles_of(self.stored, items) for items in (few, many, self.gallery or 0))
-        before, after, tiles = counts
+        before, after, tiles = (
+            tiles_of(self.stored, items) for items in (few, many, self.gallery or 0)
+        )
         return first + (second - first) * (tiles - before) / (after - before)
 
     @cached_property

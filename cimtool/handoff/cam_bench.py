@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.handoff.faults import CAM, RANK
 from cimtool.handoff.searches import DrivenSearch
-from cimtool.hardware.cell_distance import DONT_CARE, DistanceName
+from cimtool.hardware.cell_distance import DONT_CARE
 
 CAM_KIND = "cam"
 CAM_SOURCES = (CAM, RANK, "tb_cam.sv")
@@ -23,7 +21,7 @@ def cam_parameters(search: DrivenSearch) -> dict[str, int]:
         "CELLS": search.op.cells,
         "CELL_LANE": search.cell_bits,
         "LANE": search.distance_bits,
-        "DISTANCE": get_args(DistanceName).index(search.op.distance),
+        "DISTANCE": search.op.distance_number,
         "STEP": search.op.step,
         "TOP": search.top,
         "ITEMS": search.items,

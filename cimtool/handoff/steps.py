@@ -7,12 +7,10 @@ A line begins with a word; the word determines how many words and decimal number
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
 from cimtool.handoff.layers import DrivenLayer, Lanes
 from cimtool.handoff.macro_kinds import law_numbers, macro_kinds
 from cimtool.handoff.searches import DrivenSearch
-from cimtool.hardware.cell_distance import DistanceName
 
 STEPS_FILE = "steps.txt"
 STEPS_VERSION = 3
@@ -180,9 +178,10 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes, search: DrivenSearch | N
 def _searched(search: DrivenSearch) -> Iterator[str]:
     """The lines of a search: array by array, then the ranking of all items."""
     op, name = search.op, search.name
-    distance = get_args(DistanceName).index(op.distance)
     extents = search.items, op.stored.shape[1], len(search.queries), op.bits
-    yield step_line("search", name, *extents, distance, op.step, search.top, search.length)
+    yield step_line(
+        "search", name, *extents, op.distance_number, op.step, search.top, search.length
+    )
     for row, column, items in search.arrays():
         words, held = search.array(row, column), (items.start, items.stop)
         yield step_line("store", name, words, *held)

@@ -57,6 +57,11 @@ class CellDistance(Op, name="cell_distance", levels={Level.CROSSBAR}):
         width = self.stored.shape[1]
         return tuple(slice(k, min(k + self.cells, width)) for k in range(0, width, self.cells))
 
+    @property
+    def distance_number(self) -> int:
+        """The place of the distance in `DistanceName`, for programs that tell it by a number."""
+        return get_args(DistanceName).index(self.distance)
+
     @cached_property
     def table(self) -> IntArray:
         """Distances [2^bits values of a query, 2^bits stored values and, last, DONT_CARE]."""

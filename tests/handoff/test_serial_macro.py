@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,19 +56,29 @@ MISTAKES = {
 }
 
 
+BY_RANDOM_INPUTS = (
+    "a quarter of the rows is not counted",
+    "a threshold belongs to the code below",
+    "the highest code is never reached",
+)
+
+
 @pytest.mark.thorough("builds a bench with the faults in each simulator")
-def test_faults_in_it_and_around_it_are_found(handoff: Path, tmp_path: Path) -> None:
+def test_faults_in_it_and_around_it_are_found(handoff: Path) -> None:
     """`make mutants` runs those of the macro too if sv/faults.txt lists them."""
     own = [
         Fault(name, "codes|converter", SOURCE.name, right, wrong)
         for name, (right, wrong) in MISTAKES.items()
     ]
     source = faulty(SOURCE.name, SOURCE.read_text("utf-8"), [*FAULTS, *own])
-    (tmp_path / SOURCE.name).write_text(source, "utf-8")
+    # In the hand-off's folder, where benches are compiled once.
+    (handoff / SOURCE.name).write_text(source, "utf-8")
+    under_test = f"MACRO={SOURCE.name}", "ADAPTER=adapter.sv", "VECTORS=300"
+    shutil.copy(FOLDER / "adapter.sv", handoff)
     with (handoff / "sv" / "faults.txt").open("a", encoding="utf-8") as listed:
         for number, one in enumerate(own, len(FAULTS) + 1):
             listed.write(f"{number}\t{one.tap}\t{one.file}\tkind1\t{one.name}\n")
-    done = run_goal(handoff, "mutants", f"MACRO={tmp_path / SOURCE.name}", ADAPTER, "VECTORS=300")
+    done = run_goal(handoff, "mutants", *under_test)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     for simulator in ("iverilog", "verilator"):
@@ -76,3 +87,8 @@ def test_faults_in_it_and_around_it_are_found(handoff: Path, tmp_path: Path) -> 
         assert len(found) >= 39
         for name in MISTAKES:
             assert any(f": {name}: found at co" in one for one in found)
+    for number, one in enumerate(own, len(FAULTS) + 1):
+        if one.name in BY_RANDOM_INPUTS:
+            done = run_goal(handoff, "random", *under_test, f"FAULT={number}")
+            assert f"fault {number}: found at codes\n" in done.stdout
+            assert done.returncode != 0

@@ -7,7 +7,6 @@ computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from cimtool.handoff.c.writer import (
     FunctionWriter,
     literal,
 )
-from cimtool.hardware.cell_distance import CellDistance, DistanceName
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
@@ -65,9 +64,8 @@ def _crossbar_mvm(writer: FunctionWriter, op: CrossbarMvm, types: Types, x: CVal
 def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CValue) -> CValue:
     """`cim_search` of each item's words: the cells of an item, then those of the next."""
     cells = writer.pointer("cells", op.stored, "int8_t")
-    distance = get_args(DistanceName).index(op.distance)
     top = "INT64_MAX" if op.top is None else literal(op.top)
-    fixed = f"{op.stored.shape[1]}, {op.cells}, {distance}, {op.step}, {top}"
+    fixed = f"{op.stored.shape[1]}, {op.cells}, {op.distance_number}, {op.step}, {top}"
     row = f"(int64_t)({writer.start or '0'} + j) * {op.stored.shape[1]}"
     x = writer.widened(x, "int16_t")
     return writer.each(f"cim_search({cells} + {row}, {x.pointer}, {fixed})")

@@ -17,6 +17,9 @@ reference="sv/cim_array.sv sv/cim_column.sv"
 macro=${MACRO:-$reference}
 adapter=${ADAPTER:-sv/cim_adapter.sv}
 cam=${CAM:-sv/cim_cam.sv}
+# The sources of the array with the faults of sv/faults.txt; one's own has none of them.
+faulty="$adapter $macro" own=yes
+[ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; faulty="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
 timing="+LATENCY=${LATENCY:-0} +MULTIPLEXED=${MULTIPLEXED:-1} +TIMEOUT=${TIMEOUT:-10000}"
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
@@ -197,12 +200,9 @@ icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;
 mutants)
     missed=0 tab=$(printf '\t')
-    # With an array of one's own, the faults are those of its boundary and of the periphery.
-    own=yes of_layers="$adapter $macro"
-    [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; of_layers="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
     : > build/planted.txt
     for folder in $all; do
-        kind=${folder#sv/} failed=0 sources=$of_layers
+        kind=${folder#sv/} failed=0 sources=$faulty
         [ "$kind" != cam ] || sources=$cam
         [ "$sources" != sv/cim_cam.sv ] || sources=sv/faulty/cim_cam.sv
         # Side by side: Verilator compiles while Icarus runs.
@@ -242,7 +242,7 @@ mutants)
     ;;
 random)
     parts=sv sources="$adapter $macro"
-    [ "${FAULT:-0}" = 0 ] || { parts=sv/faulty; [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || sources="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
+    [ "${FAULT:-0}" = 0 ] || parts=sv/faulty sources=$faulty
     need verilator
     drawn() { with_random_inputs $parts "$1" "$sources" "${FAULT:-0}"; }
     each drawn
