@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,6 +86,7 @@ class HandoffExporter(Exporter):
             bundle=bundle.model.name,
             target=bundle.target.name,
             parts=parts,
+            told={part.folder: _told(part, folder / part.folder) for part in parts},
             checked=any(part.checks for part in parts),
             numbers=numbers,
         )
@@ -132,6 +134,15 @@ class Bench(HandoffExporter, name="bench"):
         *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART),
         *(C_PART, BENCH_PART, RANDOM_PART),
     )
+
+
+def _told(part: HandoffPart, folder: Path) -> dict[str, str]:
+    """The files of a part that are there, with a sentence each; capitals stand for any name."""
+    return {
+        names: what
+        for names, what in part.told.items()
+        if any(any(folder.glob(re.sub("[A-Z]+", "*", name))) for name in names.split(", "))
+    }
 
 
 def _makefile(parts: list[HandoffPart]) -> str:

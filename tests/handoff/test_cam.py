@@ -103,6 +103,7 @@ def test_files_alone_rebuild_every_tap(handoff: Path) -> None:
 
 
 def test_the_page_explains_every_file_with_a_line_of_it(handoff: Path) -> None:
+    assert "cim_cam.sv" in (handoff / "README.md").read_text("utf-8")
     page = (handoff / "FORMAT.md").read_text("utf-8")
     assert all(f"### `cam/{file.told}`" in page for file in CAM.values())
     assert "No layer of this hand-off has it" not in page.partition("### `cam/")[2].split("###")[0]

@@ -63,6 +63,12 @@ def test_it_is_the_same_each_time_and_its_digests_hold(
         assert name.count("/") != 1 or name.split("/")[-1] in readme
 
 
+def test_its_readme_names_only_files_that_are_there(handoff: Path) -> None:
+    readme = (handoff / "README.md").read_text("utf-8")
+    assert "| `cim_column.sv` |" in readme
+    assert not any(name in readme for name in ("cim_cam.sv", "cim_writer.sv", "write_bounds"))
+
+
 def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy")
     compared, wrong = differing(folder, quick=False)

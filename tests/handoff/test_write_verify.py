@@ -58,6 +58,7 @@ def test_bounds_are_those_of_the_levels(handoff: Path) -> None:
     np.testing.assert_array_equal(found[1:, 0] - found[1:, 1], 2 * 16)
     assert found[0, 1] == 0
     assert f"write_verify {LAYER} 4 32 24 60 0 4" in (handoff / "steps.txt").read_text("utf-8")
+    assert "cim_writer.sv" in (handoff / "README.md").read_text("utf-8")
     page = (handoff / "FORMAT.md").read_text("utf-8")
     assert "### `write_verify`" in page
     assert "A word line is erased: its cells conduct `erased`." in page
