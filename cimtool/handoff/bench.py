@@ -152,10 +152,13 @@ BENCH_PART = HandoffPart(
         COCOTB: "the array by itself in cocotb, with the sums of `directed/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
-        "cim_cam.sv, cim_rank.sv, tb_cam.sv, cam/*": "of a gallery in a content-addressable "
-        "memory: its array, the ranking of items, their bench and its extents",
-        f"{WRITER}, cim_cells.sv, tb_write.svh": "of a target with write-verify: its controller, a "
-        "model of cells, and the writing of word lines in the bench",
+        "cim_cam.sv": "the reference array of a content-addressable memory, for a gallery in it",
+        "cim_rank.sv": "an item's estimate from its words' codes, and the list of the smallest",
+        "tb_cam.sv": "drives both with the queries of `cam/`, and compares every tap",
+        "cam/*": "extents of the memory",
+        WRITER: "the controller of write-verify, on a target that has it",
+        "cim_cells.sv": "a model of the cells that it writes",
+        "tb_write.svh": "the writing of word lines in the bench, pulse by pulse",
         COVERAGE: "the codes, counts of rows, inputs and bits of accumulators that vectors reach, "
         "and why they reach no others",
         "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",

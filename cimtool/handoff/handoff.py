@@ -139,9 +139,9 @@ class Bench(HandoffExporter, name="bench"):
 def _told(part: HandoffPart, folder: Path) -> dict[str, str]:
     """The files of a part that are there, with a sentence each; capitals stand for any name."""
     return {
-        names: what
-        for names, what in part.told.items()
-        if any(any(folder.glob(re.sub("[A-Z]+", "*", name))) for name in names.split(", "))
+        name: what
+        for name, what in part.told.items()
+        if any(folder.glob(re.sub("[A-Z]+", "*", name)))
     }
 
 

@@ -246,7 +246,8 @@ TAPS_PART = HandoffPart(
     size=ends_bytes,
     files={
         TAPS_FILE: "shapes and widths of the values of encoders and score",
-        "text/*.hex, video/*.hex": "codes of embeddings and their features, a number a line",
+        "text/*.hex": "codes of embeddings and their features, a number a line",
+        "video/*.hex": "the same of the other side",
         "score/*.hex": "ed, vd, polynomial and logit of all pairs, a number a line",
     },
     formats=TAPS,
