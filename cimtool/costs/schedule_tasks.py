@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple
 from cimtool.costs.charges import row_time
 from cimtool.costs.operations import elements, width
 from cimtool.costs.rates import Rates
-from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, Resource, once
+from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, Resource
+from cimtool.costs.schedule_once import once
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.ir.program import Graph, Node
