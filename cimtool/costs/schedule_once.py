@@ -27,6 +27,17 @@ def once(tasks: Sequence[HardwareTask]) -> Pattern:
     That is so if it takes no longer than the longest path or the busiest resource, or if a search
     ends, which has a limit of branches.
     """
+    found = listed(tasks)
+    if found.exact:
+        return found
+    order, exact = searched_order(tasks, found.length)
+    if order is not None:
+        found = _placed(tasks, order)
+    return replace(found, exact=exact)
+
+
+def listed(tasks: Sequence[HardwareTask]) -> Pattern:
+    """The pattern of list scheduling, forwards or backwards."""
     rest = tails(tasks)
     least = max([0, *rest, *busy(tasks).values()])
     found = _placed(tasks, longest_first(rest))
@@ -34,12 +45,7 @@ def once(tasks: Sequence[HardwareTask]) -> Pattern:
         backwards = _backwards(tasks)
         if backwards is not None and backwards.length < found.length:
             found = backwards
-    if found.length == least:
-        return replace(found, exact=True)
-    order, exact = searched_order(tasks, found.length)
-    if order is not None:
-        found = _placed(tasks, order)
-    return replace(found, exact=exact)
+    return replace(found, exact=found.length == least)
 
 
 def _placed(tasks: Sequence[HardwareTask], order: Sequence[int]) -> Pattern:
