@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.prices import reference
 from cimtool.costs.raw_rows import row_width
@@ -39,7 +39,7 @@ class Sustained(TomlTable):
 
     bandwidth: Annotated[float, Field(gt=0, le=1)]
     tops: Annotated[float, Field(gt=0, le=1)] = 1.0
-    source: str
+    source: SourceText
 
 
 class Machine(TomlTable):
@@ -56,7 +56,7 @@ class Machine(TomlTable):
     alone: float | None = None
     sustained: Sustained
     status: str
-    source: str
+    source: SourceText
 
 
 class Machines(TomlTable):
