@@ -45,7 +45,8 @@ class Sustained(TomlTable):
 class Machine(TomlTable):
     """A machine: power in W, GB/s of its memory, TOPS of 8-bit products, cores that share both.
 
-    A core has `alone` GB/s while all others wait.
+    A core has `alone` GB/s while all others wait, and `cached` GB/s at most of rows that its
+    `cache` in MiB holds.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Machine(TomlTable):
     tops: float | None = None
     cores: int = 1
     alone: float | None = None
+    cache: float = 0.0
+    cached: float | None = None
     sustained: Sustained
     status: str
     source: SourceText
@@ -201,9 +204,13 @@ def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None
         assert own.alone is not None
         share = work.read * own.cores / own.bandwidth
         slow = share / own.sustained.bandwidth
-        latency = Quantity(share, (), work.read / own.alone, slow)
-        # A core that has the memory to itself has the chip's power to itself too.
-        energy = product((power, Quantity(share, (), share, slow)))
+        fast, least = work.read / own.alone, share
+        if own.cached is not None and work.read <= own.cache * 2**20:
+            fast = least = work.read / own.cached
+        latency = Quantity(share, (), fast, slow)
+        # A core that has the memory to itself has the chip's power to itself too, but in its cache
+        # it waits for no other.
+        energy = product((power, Quantity(share, (), least, slow)))
         note, place = f"{own.name}: {own.source}; {own.sustained.source}", own.name
     else:
         latency = measured.byte_ns.times(work.read)
