@@ -14,7 +14,7 @@ A second table has reference prices beside the published energies of many more c
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cimtool.costs.charges import digital_cost
 from cimtool.costs.operations import Operations
@@ -74,7 +74,9 @@ def of_dirc_rag() -> str:
     work = Operations.of("multiplications", 1, 8, 8) + Operations.of("additions", 1, 25)
     found = digital_cost(work, prices).energy_pj.times(8192 * 512 / 1e6)
     assert found.value is not None
-    ends = f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
+    assert found.low is not None
+    assert found.high is not None
+    ends = ends_text(found.value, found.low, found.high)
     apart = difference(found.value / 0.956)
     return f"| DIRC-RAG, 0.8 V | 0.956 uJ a query | {ends} | {apart} | digital products alone |"
 
@@ -102,8 +104,10 @@ def rows_of(target: Target) -> Iterator[str]:
 def mac_row(target: Target, figure: Figure, point: str) -> str:
     energy = by_reference(target, point)
     assert energy.value is not None
+    assert energy.low is not None
+    assert energy.high is not None
     said = f"| {target.name}, {point} | {figure.value:g} pJ a MAC |"
-    ends = f"{energy.value:.3g} ({energy.low:.3g} to {energy.high:.3g})"
+    ends = ends_text(energy.value, energy.low, energy.high)
     return f"{said} {ends} | {difference(energy.value / figure.value)} | reference prices alone |"
 
 
@@ -113,12 +117,24 @@ def efficiency(energy: Quantity, published: float, why: str = "reference prices 
     assert energy.low is not None
     assert energy.high is not None
     middle, low, high = (2 / end for end in (energy.value, energy.high, energy.low))
-    return f"{middle:.3g} ({low:.3g} to {high:.3g}) | {difference(middle / published)} | {why} |"
+    return f"{ends_text(middle, low, high)} | {difference(middle / published)} | {why} |"
 
 
 def difference(ratio: float) -> str:
     """A ratio to a published figure as a reader has it: a percentage, or times."""
-    return f"{ratio - 1:+.1%}" if 0.5 < ratio < 1.5 else f"{ratio:.2g} times"
+    if not 0.5 < ratio < 1.5:
+        return f"{ratio:.2g} times"
+    return f"{ratio - 1:+.1%}".replace("-0.0%", "0.0%").replace("+0.0%", "0.0%")
+
+
+def digits(value: float) -> str:
+    """A number in three digits, without an exponent: `2,780`."""
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def ends_text(middle: float, low: float, high: float) -> str:
+    """A value with its ends."""
+    return f"{digits(middle)} ({digits(low)} to {digits(high)})"
 
 
 def held_row(one: CoveredPoint) -> str:
@@ -154,16 +170,20 @@ def held() -> Iterator[str]:
     )
 
 
+def published(names: Sequence[str]) -> Iterator[str]:
+    """The lines of the table of published figures of targets, and of a retrieval."""
+    yield "| target, point | published | here | difference | by |"
+    yield "|---|---|---|---|---|"
+    for name in names:
+        yield from rows_of(load_target(name))
+    yield of_dirc_rag()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--targets", default=",".join(target_names()))
     asked = parser.parse_args()
-    print("| target, point | published | here | difference | by |\n|---|---|---|---|---|")
-    for name in asked.targets.split(","):
-        for line in rows_of(load_target(name)):
-            print(line)
-    print(of_dirc_rag())
-    for line in held():
+    for line in (*published(asked.targets.split(",")), *held()):
         print(line)
 
 

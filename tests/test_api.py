@@ -54,6 +54,24 @@ def test_modules_and_arrays_compile_to_what_their_files_do(
     assert of_objects.manifest["inputs"] == []
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"batch": 1.5}, "batch is 1.5; expected an integer of at least 1"),
+        ({"batch": True}, "batch is True; expected an integer of at least 1"),
+        ({"gallery": 1e3}, "gallery is 1000.0; expected an integer of at least 1"),
+        ({"gallery": True}, "gallery is True; expected an integer of at least 1"),
+        ({"samples": "10"}, "samples is '10'; expected an integer of at least 1"),
+    ],
+)
+def test_a_number_of_items_is_an_integer(
+    small_bundle: Path, given: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(CimError) as error:
+        api.cost(small_bundle, **given)  # type: ignore[arg-type]
+    assert str(error.value) == sentence
+
+
 def test_prepare_writes_nothing(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

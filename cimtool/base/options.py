@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from inspect import Parameter
+from numbers import Integral
 from typing import Any, TypeVar, dataclass_transform
 
 from cimtool.base.errors import Argument, ArgumentError, sentence_of
@@ -211,7 +212,8 @@ PLAIN = {"int": Integer, "float": Real, "bool": Switch, "str": Word}
 class Record:
     """Base of the records: a subclass is a frozen dataclass whose fields are options.
 
-    Raises CimError for a value that is not among its field's names.
+    Raises CimError for a value that is not among its field's names, and for one that is no integer
+    if the field is of integers: `1e3`, `True`.
     """
 
     def __init_subclass__(cls, kw_only: bool = True) -> None:
@@ -222,6 +224,10 @@ class Record:
             value = getattr(self, name)
             if isinstance(one.form, OneName) and value is not None and value not in one.form.names:
                 raise unknown(Argument(one.name), value, one.form.names)
+            if isinstance(one.form, Integer) and value is not None and not _is_integer(value):
+                least = "" if one.at_least is None else f" of at least {one.at_least:,}"
+                name = Argument(one.name)
+                raise ArgumentError("{} is {!r}; expected an integer{}", name, value, least)
 
     def part(self, record: type[Record]) -> dict[str, Any]:
         """The fields of `record`, a base of this one, by name, with their values here."""
@@ -237,6 +243,11 @@ class Record:
             elif one.name in values:
                 given[name] = values[one.name]
         return cls(**given)
+
+
+def _is_integer(value: object) -> bool:
+    """True for an integer of Python or numpy; not for True, which Python counts as 1."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _switched(switch: Option, form: Switched, values: Mapping[str, Any]) -> Record | None:

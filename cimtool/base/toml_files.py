@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
@@ -39,6 +39,11 @@ class TomlTable(BaseModel):
         """The keys of the table with the types of their values."""
         return {info.alias or name: info.annotation for name, info in cls.model_fields.items()}
 
+
+SourceText = Annotated[
+    str, Field(pattern=r"\S", description="a text that says where the figures come from")
+]
+"""The source of figures: no blank text."""
 
 AnyTomlTable = TypeVar("AnyTomlTable", bound=TomlTable)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.prices import Prices, reference
 from cimtool.costs.rates import Rates
 from cimtool.costs.silicon import ArrayKind, ErrorWidth, prediction
@@ -60,7 +60,7 @@ class MacroArea(TomlTable):
     node: Nanometres
     cells: AtLeastOne
     area: AboveZero
-    source: str
+    source: SourceText
     status: Status
 
 

@@ -13,12 +13,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.prices import reference
 from cimtool.costs.raw_rows import row_width
 from cimtool.costs.totals import Quantity, product
 from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
+from cimtool.hardware.figures import Sourced
 
 FILE = Path(__file__).with_name("machines.toml")
 
@@ -39,13 +40,14 @@ class Sustained(TomlTable):
 
     bandwidth: Annotated[float, Field(gt=0, le=1)]
     tops: Annotated[float, Field(gt=0, le=1)] = 1.0
-    source: str
+    source: SourceText
 
 
 class Machine(TomlTable):
     """A machine: power in W, GB/s of its memory, TOPS of 8-bit products, cores that share both.
 
-    A core has `alone` GB/s while all others wait.
+    A core has `alone` GB/s while all others wait, and `cached` GB/s at most of rows that its
+    `cache` in MiB holds. A host waits for the `launch` of a GPU's kernel, in ns.
     """
 
     name: str
@@ -54,9 +56,12 @@ class Machine(TomlTable):
     tops: float | None = None
     cores: int = 1
     alone: float | None = None
+    cache: float = 0.0
+    cached: float | None = None
     sustained: Sustained
+    launch: Sourced | None = None
     status: str
-    source: str
+    source: SourceText
 
 
 class Machines(TomlTable):
@@ -201,9 +206,13 @@ def core_way(items: int, work: MachineWork, measured: MeasuredCore | None = None
         assert own.alone is not None
         share = work.read * own.cores / own.bandwidth
         slow = share / own.sustained.bandwidth
-        latency = Quantity(share, (), work.read / own.alone, slow)
-        # A core that has the memory to itself has the chip's power to itself too.
-        energy = product((power, Quantity(share, (), share, slow)))
+        fast, least = work.read / own.alone, share
+        if own.cached is not None and work.read <= own.cache * 2**20:
+            fast = least = work.read / own.cached
+        latency = Quantity(share, (), fast, slow)
+        # A core that has the memory to itself has the chip's power to itself too, but in its cache
+        # it waits for no other.
+        energy = product((power, Quantity(share, (), least, slow)))
         note, place = f"{own.name}: {own.source}; {own.sustained.source}", own.name
     else:
         latency = measured.byte_ns.times(work.read)
@@ -227,19 +236,25 @@ def full_batch(machine: Machine, work: MachineWork) -> int:
 def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> GalleryWay:
     """A query, one of a `batch`, for all of which a GPU reads the bytes once.
 
-    The time is the longer of reading and of the arithmetic, at full power.
+    The time is that of a launch, and the longer of reading and of the arithmetic, which are at full
+    power.
     """
     assert machine.tops is not None
+    assert machine.launch is not None
     read, arithmetic = work.read / machine.bandwidth, batch * work.operations / machine.tops / 1000
     held, spread = machine.sustained, reference().spread
     fast, slow = max(read, arithmetic), max(read / held.bandwidth, arithmetic / held.tops)
-    latency = Quantity(fast, (), fast, slow)
+    busy, launch = Quantity(fast, (), fast, slow), machine.launch
+    latency = busy + Quantity(launch.value, (), *launch.interval)
     power = Quantity(machine.power).times(1, 1 / spread, spread)
     kind: WayKind = "GPU" if batch == 1 else "GPU in batches"
     name = f"{work.subject}, GPU" + (f" x {batch:,}" if batch > 1 else "")
-    note = f"{machine.name}: peak rates at full power ({machine.source}; slower: {held.source})"
+    note = (
+        f"{machine.name}: peak rates at full power ({machine.source}; slower: {held.source}; "
+        f"launch: {launch.source})"
+    )
     return GalleryWay(
         kind, name, items, machine.name,
-        energy_pj=product((power, latency)).times(1000 / batch), latency_ns=latency,
+        energy_pj=product((power, busy)).times(1000 / batch), latency_ns=latency,
         batch=batch, chips=1, note=note,
     )  # fmt: skip

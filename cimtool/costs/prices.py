@@ -19,7 +19,7 @@ from pydantic import Field
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.totals import Quantity
 from cimtool.hardware.figures import OperatingPoint, Sourced
 from cimtool.hardware.target import Target
@@ -55,7 +55,7 @@ class Ladder(TomlTable):
     energy: tuple[float, ...] = Field(strict=False)
     node: float
     status: str
-    source: str
+    source: SourceText
 
     def at(self, bits: float) -> float:
         """The energy at a width: its logarithm is interpolated, and extrapolated, linearly."""

@@ -1,8 +1,8 @@
 """Tasks on resources over time: one item, or the same pattern of tasks repeated for many.
 
-List scheduling, the longest path to the end first: each task begins as early as its predecessors
-and its resources allow, from the start on or from the end. Times are whole ticks, so that sums,
-remainders and comparisons are exact. `schedule_repeats.py` has many items.
+Each task begins as early as its predecessors and its resources allow. Times are whole ticks, so
+that sums, remainders and comparisons are exact. `schedule_once.py` has the order of one item's
+tasks, `schedule_repeats.py` many items.
 """
 
 from __future__ import annotations
@@ -110,11 +110,15 @@ def chained(parts: Sequence[Sequence[HardwareTask]]) -> list[HardwareTask]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The starts of all tasks in ticks, repeated every `interval` (0: only once)."""
+    """The starts of all tasks in ticks, repeated every `interval` (0: only once).
+
+    It is `exact` if it is proved that no schedule of one repetition is shorter.
+    """
 
     tasks: tuple[HardwareTask, ...]
     starts: tuple[int, ...]
     interval: int = 0
+    exact: bool = False
 
     @cached_property
     def length(self) -> int:
@@ -249,49 +253,12 @@ def _free(holds: Sequence[tuple[_Line, int]], ready: int) -> int | None:
 
 def by_urgency(tasks: Sequence[HardwareTask]) -> list[int]:
     """The positions of tasks, those with the longest path to the end first."""
-    return _longest_first(tails(tasks))
+    return longest_first(tails(tasks))
 
 
-def _longest_first(rest: Sequence[int]) -> list[int]:
+def longest_first(rest: Sequence[int]) -> list[int]:
+    """The positions of tasks in order of their longest paths to the end."""
     return sorted(range(len(rest)), key=lambda position: (-rest[position], position))
-
-
-def once(tasks: Sequence[HardwareTask]) -> Pattern:
-    """The shortest pattern of one repetition that list scheduling finds, forwards or backwards.
-
-    Backwards is not tried if forwards is as short as the longest path or the busiest resource.
-    """
-    rest = tails(tasks)
-    forwards = placed_tasks(tasks, _longest_first(rest))
-    assert forwards is not None  # without an interval there is always room
-    if forwards.length == max([0, *rest, *busy(tasks).values()]):
-        return forwards
-    backwards = _backwards(tasks)
-    if backwards is None or forwards.length <= backwards.length:
-        return forwards
-    return backwards
-
-
-def _backwards(tasks: Sequence[HardwareTask]) -> Pattern | None:
-    """The tasks placed from the end on, then moved to the front as far as they go.
-
-    None if a task holds several resources, whose holds would then end together.
-    """
-    last = len(tasks) - 1
-    if any(len(task.holds) > 1 for task in tasks):
-        return None
-    after: list[list[int]] = [[] for _ in tasks]
-    for position, task in enumerate(tasks):
-        for before in task.after:
-            after[last - before].append(last - position)
-    mirrored = [
-        HardwareTask(task.name, task.holds, tuple(after[place]))
-        for place, task in enumerate(reversed(tasks))
-    ]
-    found = placed_tasks(mirrored, by_urgency(mirrored))
-    assert found is not None
-    starts = [found.length - found.starts[last - p] - tasks[p].ticks for p in range(last + 1)]
-    return placed_tasks(tasks, sorted(range(last + 1), key=lambda p: (starts[p], p)))
 
 
 def in_turn(patterns: Sequence[Pattern]) -> Pattern:
@@ -301,4 +268,5 @@ def in_turn(patterns: Sequence[Pattern]) -> Pattern:
     for one in patterns:
         starts += [offset + start for start in one.starts]
         offset += one.length
-    return Pattern(tuple(chained([one.tasks for one in patterns])), tuple(starts))
+    tasks = tuple(chained([one.tasks for one in patterns]))
+    return Pattern(tasks, tuple(starts), exact=all(one.exact for one in patterns))

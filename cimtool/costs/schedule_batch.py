@@ -56,8 +56,9 @@ class BatchSchedule:
     """A batch of items of one kind, encoded or scored, on the target.
 
     It goes through in `waves`. `latency_ns` is that of a single item, `makespan_ns` of the whole
-    batch, and no schedule of the same loads is shorter than `bound_ns`. `per_second` are the items
-    of batches that follow one another. It is None, and there is no `occupancy`, if a time is not
+    batch, and no schedule of the same loads is shorter than `bound_ns`: the same number if the
+    schedule is proved to be the shortest. `per_second` are the items of batches that follow one
+    another. It is None, and there is no `occupancy`, if a time is not
     known. `item` is what an item costs, its loads shared. `pattern` is drawn `repeats` times.
     """
 
@@ -196,12 +197,15 @@ def scheduled(works: Sequence[GraphWork], batch: int, item: ItemCost) -> BatchSc
     if middle.held and not missing:
         rate = spread(lambda end: wave * 1e9 * TICKS / found[end].interval, ())
     of_one = [work.tasks(key_of(work, wave)._replace(items=1)) for work in works]
+    bound = lower_bound(chained(of_one), batch, waves)
+    if wave == 1 and middle.repeats == 1 and middle.pattern.exact:
+        bound = middle.makespan
     return BatchSchedule(
         batch=batch,
         waves=waves,
         latency_ns=alone,
         makespan_ns=makespan if middle.held else Quantity(None, missing),
-        bound_ns=lower_bound(chained(of_one), batch, waves) / TICKS,
+        bound_ns=bound / TICKS,
         per_second=rate,
         item=item.in_batch(waves / batch, share_of_time(makespan, batch, alone)),
         occupancy=() if missing else occupancy(middle.held, wave, middle.interval),

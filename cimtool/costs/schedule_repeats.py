@@ -15,10 +15,10 @@ from cimtool.costs.schedule import (
     busy,
     by_urgency,
     lower_bound,
-    once,
     placed_tasks,
     tails,
 )
+from cimtool.costs.schedule_once import once
 
 MOST_LISTED = 1_000
 """Tasks of a batch at most that are listed one by one, beside a pattern that is repeated."""
@@ -112,7 +112,8 @@ def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
     """The pattern with which so many waves end first, and the number of its repetitions.
 
     A few waves are also listed task by task, as one pattern, if no repetition is as short as any
-    schedule can be; `single` is repeated otherwise.
+    schedule can be; `single` is repeated otherwise. Of a few tasks without buffers the list is
+    exact, and so is the time then.
     """
     tasks = single.tasks
     if waves == 1:
@@ -130,6 +131,6 @@ def shortest(single: Pattern, waves: int) -> tuple[Pattern, int]:
             for first in range(0, len(tasks) * waves, len(tasks))
             for task in tasks
         ])  # fmt: skip
-        if listed.length < best.makespan(waves):
+        if listed.exact or listed.length < best.makespan(waves):
             return listed, 1
     return best, waves

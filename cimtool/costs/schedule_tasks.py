@@ -16,10 +16,11 @@ from typing import Literal, NamedTuple
 from cimtool.costs.charges import row_time
 from cimtool.costs.operations import elements, width
 from cimtool.costs.rates import Rates
-from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, Resource, once
+from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, Resource
+from cimtool.costs.schedule_once import listed, once
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.placement import Floorplan, Placement
-from cimtool.ir.program import Graph, Node
+from cimtool.ir.program import MODALITIES, Graph, Node
 
 DIGITAL, DRAM, SEARCH = map(Resource, ("digital unit", "DRAM channel", "search memory"))
 
@@ -104,7 +105,7 @@ class GraphWork:
         """Bits of an item that the buffer must hold: the widest node's values, or the inputs."""
         types, one = self.graph.types, {"n": 1}
         values = [[name for name in self.graph.inputs if "m" not in types[name].shape]]
-        if self.graph.name in ("text", "video"):
+        if self.graph.name in MODALITIES:
             values += [[*node.inputs, node.name] for node in self.graph.nodes]
         return max(
             sum(elements(types[name], one) * width(types[name]) for name in set(names))
@@ -125,10 +126,14 @@ class GraphWork:
         return key._replace(parts=parts, groups=groups)
 
     def pattern(self, key: WaveKey) -> Pattern:
-        """The schedule of a wave of items."""
+        """The schedule of a wave of items.
+
+        Loads of a gallery are list-scheduled, few as many: few tell the time of many.
+        """
         key = self.fitted(key)
         if key not in self.patterns:
-            self.patterns[key] = once(self.tasks(key))
+            alike = self.streamed and self.graph.name not in MODALITIES
+            self.patterns[key] = (listed if alike else once)(self.tasks(key))
         return self.patterns[key]
 
 

@@ -22,7 +22,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.prices import Prices, reference
 from cimtool.costs.totals import Quantity
 from cimtool.hardware.figures import Status
@@ -73,7 +73,7 @@ class PublishedChip(TomlTable):
     memory: str = "sram"
     node: Nanometres
     simulated: bool = False
-    source: str
+    source: SourceText
     status: Status
     points: Annotated[tuple[PublishedPoint, ...], Field(strict=False, min_length=1)]
 
@@ -96,7 +96,7 @@ class PublishedConverter(TomlTable):
     supply: AboveZero | None = None
     adc_bits: AtLeastOne
     energy: AboveZero
-    source: str
+    source: SourceText
     status: Status
 
 
@@ -108,7 +108,7 @@ class RepeatedFigure(TomlTable):
     second: AboveZero
     unit: str
     why: str
-    source: str
+    source: SourceText
     status: Status
 
 

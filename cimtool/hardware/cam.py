@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.plugins import known_files
-from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
+from cimtool.base.toml_files import SourceText, TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.cell_distance import DistanceName
 from cimtool.hardware.figures import Figure, Status, check_conditions
 from cimtool.hardware.keys import AtLeastOne
@@ -42,7 +42,7 @@ class WordSense(TomlTable):
     levels: Annotated[int, Field(ge=2)] | None = Field(
         default=None, title="Results of the converter; if left out, one per distance."
     )
-    source: str = Field(title="Where both come from.")
+    source: SourceText = Field(title="Where both come from.")
     status: Status = Field(title="As that of a figure.")
 
 

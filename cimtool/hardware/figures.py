@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.named import unknown
-from cimtool.base.toml_files import TomlTable
+from cimtool.base.toml_files import SourceText, TomlTable
 from cimtool.hardware.references import ReferenceScope
 
 Scope = Literal["array", "macro", "core", "chip"]
@@ -87,7 +87,7 @@ class Sourced(TomlTable):
     value: float = Field(gt=0, allow_inf_nan=False)
     low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    source: str
+    source: SourceText
     status: Status
 
     @model_validator(mode="after")
@@ -131,7 +131,7 @@ class SettableReference(TomlTable):
     each: Literal["slice", "column", "cycle"]
     settings: Annotated[int, Field(ge=2)] | None = None
     range: str | DigitRange | None = None
-    source: str
+    source: SourceText
     status: Status
 
     @field_validator("reference", mode="before")
@@ -208,7 +208,7 @@ class Retrieval(TomlTable):
     load_cycles: Annotated[int, Field(ge=0)]
     latency: float = Field(gt=0, allow_inf_nan=False, title="Latency of a query, in us.")
     energy: float = Field(gt=0, allow_inf_nan=False, title="Energy of a query, in uJ.")
-    source: str
+    source: SourceText
     status: Status
 
 

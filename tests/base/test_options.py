@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cimtool.base.errors import ArgumentError, CimError
@@ -115,3 +116,20 @@ def test_a_record_is_made_of_plain_values_by_the_names_of_options() -> None:
 def test_options_come_in_the_order_of_the_bases() -> None:
     assert list(options_of(Measure)) == ["data", "seed", "way", "noise", "quick"]
     assert options_of(Measure)["seed"].said(lambda name: f"--{name}") == "Seed of --data."
+
+
+@pytest.mark.parametrize("value", [1.5, 1e3, True, "3", np.float64(2), np.True_, [1]])
+def test_an_integer_is_no_other_number(value: object) -> None:
+    class Counted(Record):
+        """Counts."""
+
+        items: int = option("Items.", at_least=2, name="gallery")
+        seed: int | None = optional("Seed.")
+
+    assert Counted(items=np.int64(3)).items == 3
+    assert Counted(items=3, seed=None).seed is None
+    with pytest.raises(CimError) as error:
+        Counted(items=value)  # type: ignore[arg-type]
+    assert str(error.value) == f"gallery is {value!r}; expected an integer of at least 2"
+    with pytest.raises(CimError, match=r"seed is .*; expected an integer$"):
+        Counted(items=2, seed=value)  # type: ignore[arg-type]

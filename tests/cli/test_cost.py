@@ -126,6 +126,10 @@ def test_a_batch_is_scheduled(
         ("[digital]\nclok = 1", 'unknown key digital.clok; did you mean "clock"?'),
         ("[process]\nnode = 3", "process.node = 3: must be a number from 7 to 180"),
         ("[array]\nrows = 3", "unknown key array"),
+        (
+            '[[digital.prices]]\nkind = "dram"\nvalue = 1\nstatus = "assumed"\nsource = " "',
+            'digital.prices[0].source = " ": must be a text that says where the figures come from',
+        ),
     ],
 )
 def test_a_wrong_file_of_the_digital_unit(

@@ -11,7 +11,8 @@ from quantities import known
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
-from cimtool.costs.schedule import Resource, once
+from cimtool.costs.schedule import Resource
+from cimtool.costs.schedule_once import once
 from cimtool.costs.schedule_tasks import (
     DIGITAL,
     DRAM,

@@ -6,6 +6,7 @@ import importlib
 import math
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
 import numpy as np
@@ -40,6 +41,8 @@ from cimtool.costs.silicon import (
 from cimtool.costs.totals import NOTHING, Cost, PartShare, Quantity, independent
 from cimtool.hardware.target import load_target, target_names
 
+ROOT = Path(__file__).parents[2]
+
 OF_TARGETS = [
     one
     for one in held_points()
@@ -72,7 +75,7 @@ def test_coverage_does_not_come_from_the_points_that_are_left_out() -> None:
                 ratios.setdefault(one.chip.name, []).append(one.log_ratio)
         others = prediction([float(np.mean(many)) for many in ratios.values()])
         inside.setdefault(held.chip.name, []).append(others.holds(held.log_ratio))
-    assert len(inside) == 59
+    assert len(inside) == 60
     assert np.mean([np.mean(many) for many in inside.values()]) > 0.85
 
 
@@ -192,16 +195,38 @@ def test_a_reader_is_told_the_widths() -> None:
     assert f"resistive arrays {width.low:.2g} to {width.high:.2g} times (7 chips)" in said
 
 
-def test_the_page_has_every_point_and_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    published_costs = importlib.import_module("published_costs")
-    page = (root / "docs" / "cost.md").read_text()
-    for one in leave_one_out():
-        row = published_costs.held_row(one)
-        assert row.removesuffix(" inside |") in page, row
+@pytest.fixture
+def published_costs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("published_costs")
+
+
+PAGE = (ROOT / "docs" / "cost.md").read_text()
+
+
+def test_the_page_has_every_point_and_every_width(published_costs: ModuleType) -> None:
+    section = PAGE.partition("### Held against silicon")[2].partition("###")[0]
+    rows = [line for line in section.splitlines() if line.count("|") == 9]
+    told = [row for row in rows if not row.startswith(("| chip ", "|---"))]
+    printed = [published_costs.held_row(one) for one in leave_one_out()]
+    assert sorted(told) == sorted(
+        row.removesuffix(" inside |") + " |" if row.endswith(" inside |") else row
+        for row in printed
+    )
     for width in (*map(error_width, get_args(ArrayKind)), converter_width(), measured_width()):
-        assert f"| {width.low:.2g} to {width.high:.2g} | {width.chips} |" in page
+        assert f"| {width.low:.2g} to {width.high:.2g} | {width.chips} |" in section
+    counted = [one for one in leave_one_out() if not one.held.left_out]
+    inside, chips = sum(one.inside for one in counted), {one.held.chip.name for one in counted}
+    assert f"| all | | {len(chips)} | {inside} of {len(counted)} points; " in section
+    assert f"of {len(chips)} chips with {len(counted)} published energies" in section
+
+
+def test_the_page_has_the_table_of_published_figures_as_it_is_printed(
+    published_costs: ModuleType,
+) -> None:
+    block = PAGE.partition("<!-- published -->\n")[2].partition("\n<!-- end of published -->")[0]
+    assert block.splitlines() == list(published_costs.published(target_names()))
+    assert len(block.splitlines()) > 40
 
 
 CHIP = """

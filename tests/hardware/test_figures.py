@@ -52,6 +52,10 @@ def test_figures_of_two_points_stand_side_by_side(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         (figure("area", "mJ"), 'figures[0]: unit = "mJ": area is given in "mm2"'),
+        (
+            figure("area", "mm2", 'source = ""'),
+            'figures[0].source = "": must be a text that says where the figures come from',
+        ),
         (figure("aera", "mm2"), 'figures[0]: quantity "aera" is not known: '),
         (figure("throughput", "TOPS"), "figures[0]: at is missing: throughput means nothing"),
         (

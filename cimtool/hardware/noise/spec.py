@@ -26,6 +26,7 @@ from cimtool.base.errors import ArgumentError, CimError, invalid_at
 from cimtool.base.named import unknown
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import (
+    SourceText,
     TomlTable,
     is_path,
     known_file,
@@ -57,7 +58,7 @@ class Corner(TomlTable):
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
-    source: str = Field(description="a text that says where the changes come from")
+    source: SourceText
     status: Status
     process: str | None = None
     supply: PositiveNumber | None = Field(None, json_schema_extra={"unit": "V"})
@@ -105,7 +106,7 @@ class Noise(TomlTable):
     changes of its tables by the name of a corner.
     """
 
-    source: str = Field(description="a text that says where the figures come from")
+    source: SourceText
     g_max: PositiveNumber = Field(json_schema_extra={"unit": "uS"})
     devices: int = Field(1, ge=1, le=64)
     t0: PositiveNumber | None = Field(None, json_schema_extra={"unit": "s"})

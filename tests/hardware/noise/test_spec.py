@@ -190,6 +190,7 @@ def test_plain_values_are_read_back_as_they_were() -> None:
     ("corners", "said"),
     [
         ({"ss": {"source": "x"}}, "corners.ss.status is missing"),
+        ({"ss": {**SAID, "source": " "}}, 'corners.ss.source = " ": must be a text that says'),
         ({"ss": {**SAID, "adcs": {}}}, 'corners.ss: unknown key adcs; did you mean "adc"?'),
         ({"ss": {**SAID, "qqq": 1}}, "corners.ss: unknown key qqq = 1; expected source, status, "),
         ({"ss": {**SAID, "adc": {"offset": -1}}}, "corners.ss: adc.offset = -1: must be a number"),
