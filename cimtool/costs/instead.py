@@ -116,7 +116,7 @@ def unmeasured_text(found: BundleCost) -> str:
         if found.bundle.gallery is not None:
             by = "`cimtool verify` measures it"
         elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in others):
-            by += ", if the bundle was compiled with `--score-mapping hybrid`"
+            by += ", if `cimtool compile --score-mapping hybrid` made the bundle"
         names = " and ".join(f'"{one.way}"' for one in others)
         said.append(f"R@1 of {names} is not measured yet. {by}.")
     return " ".join(said)

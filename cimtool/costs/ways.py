@@ -41,7 +41,7 @@ class GalleryWay:
     `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts, `recall`
     the share of them whose best item a shortlist holds, both among `measured_of` items, of a list
     of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
-    `unmeasured` has the reason that the list cannot be measured, `refused` that the way is not
+    `unmeasured` has the reason that R@1 of a list is not measured, `refused` that the way is not
     possible. `note` describes it. `loads`: the items are loaded into arrays for each query, or
     batch.
     """

@@ -109,7 +109,7 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
     assert unmeasured_text(found) == (
         'R@1 of "build, shortlist of 100" is not measured yet. `cimtool cost --data NPZ` measures '
-        "it, if the bundle was compiled with `--score-mapping hybrid`."
+        "it, if `cimtool compile --score-mapping hybrid` made the bundle."
     )
     short = replace(unknown, unmeasured="of 9 items it is fewer than one of the 2")
     vars(found)["ways"] = tuple((measured | {"shortlist": short}).values())

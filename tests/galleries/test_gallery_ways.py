@@ -59,6 +59,7 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
     # The programmed bundle has its own way of this kind, and no other in arrays.
     (own,) = [one for one in cost.ways if one.kind == kind]
     assert own.energy_pj == expected.energy_pj
+    assert ("`cimtool verify` measures the share of best items" in own.unmeasured) == hybrid
     assert not ways_of(cost)
 
 
