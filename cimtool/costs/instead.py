@@ -288,7 +288,7 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
 
 
 def _list_text(way: GalleryWay) -> str:
-    """What was measured of a shortlist, and the list that would be enough; empty if nothing was."""
+    """A sentence on the list that was measured, and on one that is enough; empty without any."""
     if way.enough_list is None:
         return ""
     enough = f"{ENOUGH:.0%} would need a list of {way.enough_list:,}"

@@ -53,7 +53,7 @@ SPREAD = 16
 
 @dataclass(frozen=True, eq=False)
 class ArrayAccuracy:
-    """What a way finds among `items` at hand: R@1 of texts, with a list that of a `gallery`.
+    """Accuracy of a way among `items` at hand: R@1 of texts, with a list that of a `gallery`.
 
     `places` [n] are those of the texts' best items in the order of a shortlist, None without one.
     """
@@ -270,7 +270,7 @@ class WaysInArrays:
         )
 
     def _measured(self, pairs: ScoredPairs, make: Maker, length: int | None) -> ArrayAccuracy:
-        """What a way finds on the pairs."""
+        """Measure on the pairs what a way finds."""
         job, (_, items), gallery = self.job, pairs.scores.shape, self.found.gallery or 0
         graph = job.fitted(make, make(pairs.video))
         programmed = Simulator(job.program_with(graph))
