@@ -17,6 +17,7 @@ from cimtool.costs.accuracy import WayAccuracy
 from cimtool.costs.crossings import SIZES, CheapestFrom, cheapest_by_size
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.machines import MeasuredCore, machine_ways, measured_core
+from cimtool.costs.measured_accuracy import accuracy_on, reported_accuracy, scored_pairs
 from cimtool.costs.raw_rows import row_width
 from cimtool.costs.scored_pairs import ScoredPairs
 from cimtool.costs.ways import (
@@ -196,9 +197,6 @@ def _with_accuracy(found: BundleCost, options: CostOptions) -> BundleCost:
     bundle = found.bundle
     if options.data is None and not (bundle.folder / REPORT_FILES[0]).is_file():
         return found
-    # Both load what verifies a bundle, which takes a second.
-    from cimtool.costs.measured_accuracy import accuracy_on, reported_accuracy, scored_pairs
-
     if options.data is None:
         return replace(found, accuracy=reported_accuracy(bundle, options.samples))
     pairs = scored_pairs(bundle, options.data, options.qrels)

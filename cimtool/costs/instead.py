@@ -13,7 +13,7 @@ from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
 from cimtool.costs.raw_rows import two_digits
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import BUILT, GalleryWay, WayKind, cheapest, times
+from cimtool.costs.ways import BUILT, ENOUGH, GalleryWay, WayKind, cheapest, times
 from cimtool.report.document import Sentence, Tone
 from cimtool.report.formats import (
     ENERGIES,
@@ -38,8 +38,11 @@ PAYS: dict[Tone, str] = {
 }
 """The answer by tone."""
 
-UNMEASURED = "Compute-in-memory takes less energy here; whether it finds as much is not measured."
-"""The answer if R@1 of a way that takes least energy is not known."""
+UNMEASURED: dict[Tone, str] = {
+    "good": "Compute-in-memory takes less energy here; whether it finds as much is not measured.",
+    "bad": "Compute-in-memory takes more energy here; whether it finds more is not measured.",
+}
+"""The answer by tone if R@1 is not known of all cheapest ways, and of the other side's."""
 
 FINDS_LESS = {
     "good": "Compute-in-memory takes less energy here, and finds less.",
@@ -85,16 +88,16 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
     answer, first = PAYS[tone], least[0]
-    if tone == "good" and any(one.r1 is None for one in least):
-        answer, tone = UNMEASURED, ""
+    rival = _rival(ways, first)
     if len(least) == 1:
         text = f"Cheapest among {among}: {_named(first)}"
     else:
         *some, last = (_named(one) for one in least)
         text = f"Among {among} no way is shown to be cheapest, at these prices: "
         text += f"{'; '.join(some)}; and {last}"
-    rival = _rival(ways, first)
-    if tone and rival is not None and _finds_less(first, rival):
+    if tone and any(one.r1 is None for one in _compared(ways)):
+        answer, tone = UNMEASURED[tone], ""
+    elif tone and rival is not None and _finds_less(first, rival):
         answer, tone = FINDS_LESS[tone], ""
     if rival is not None and rival not in least:
         ratio = times(rival, first)
@@ -104,16 +107,24 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
 
 
 def unmeasured_text(found: BundleCost) -> str:
-    """The ways of least energy whose R@1 is not known, and what measures it; empty if all are."""
-    unknown = [one for one in cheapest(found.ways) if one.r1 is None]
-    if not unknown:
-        return ""
-    by = "`cimtool cost --data NPZ` measures it"
-    if found.bundle.gallery is not None:
-        by = "`cimtool verify` measures it"
-    elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in unknown):
-        by += " of a bundle that `cimtool compile --score-mapping hybrid` made"
-    return f"R@1 is not measured of {' and '.join(one.way for one in unknown)}: {by}."
+    """The ways of the first line whose R@1 is not known, and what measures it; empty if all are."""
+    unknown = [one for one in _compared(found.ways) if one.r1 is None]
+    said = [f"{_unmeasured(one)}." for one in unknown if one.unmeasured]
+    others = [one for one in unknown if not one.unmeasured]
+    if others:
+        by = "`cimtool cost --data NPZ` measures it"
+        if found.bundle.gallery is not None:
+            by = "`cimtool verify` measures it"
+        elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in others):
+            by += ", if `cimtool compile --score-mapping hybrid` made the bundle"
+        names = " and ".join(f'"{one.way}"' for one in others)
+        said.append(f"R@1 of {names} is not measured yet. {by}.")
+    return " ".join(said)
+
+
+def _unmeasured(way: GalleryWay) -> str:
+    """The reason that a list is too short to be measured, with its way."""
+    return f'R@1 of "{way.way}" is not measured: {way.unmeasured}'
 
 
 def sampling_text(found: BundleCost) -> str:
@@ -138,6 +149,13 @@ def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None
     return next(iter(cheapest(other)), None)
 
 
+def _compared(ways: tuple[GalleryWay, ...]) -> tuple[GalleryWay, ...]:
+    """The ways of the first line: those of least energy, then the cheapest of the other side."""
+    least = cheapest(ways)
+    rival = _rival(ways, least[0]) if least else None
+    return least if rival is None or rival in least else (*least, rival)
+
+
 def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:
     """True if R@1 of one way is lower, beyond both intervals."""
     return one.r1 is not None and other.r1 is not None and one.r1.high < other.r1.low
@@ -152,7 +170,8 @@ def _figures(way: GalleryWay) -> str:
     known = "not measured"
     if way.r1 is not None:
         known = f"{percent(way.r1.value)}% {percent_range(way.r1.low, way.r1.high)}"
-        known += "" if way.measured_of is None else f" of {way.measured_of:,} items"
+        listed = "" if way.measured_list is None else f" by a list of {way.measured_list:,}"
+        known += "" if way.measured_of is None else f"{listed} of {way.measured_of:,} items"
     return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
 
 
@@ -264,13 +283,23 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
     for one in found.ways:
         if one.refused:
             yield f"{one.way}: {one.refused}"
-            continue
-        held = ""
-        if one.recall is not None:
-            ends = percent_range(one.recall.low, one.recall.high)
-            held = f"it holds the best item of {percent(one.recall.value)}% {ends} of the texts"
-        if said := "; ".join(filter(None, (one.note, held))):
+        elif said := "; ".join(filter(None, (one.note, _list_text(one)))):
             yield f"{one.way}: {said}"
+
+
+def _list_text(way: GalleryWay) -> str:
+    """A sentence on the list that was measured, and on one that is enough; empty without any."""
+    if way.enough_list is None:
+        return ""
+    enough = f"{ENOUGH:.0%} would need a list of {way.enough_list:,}"
+    if way.recall is None:
+        return f"R@1 is not measured: {way.unmeasured}; {enough}"
+    ends = percent_range(way.recall.low, way.recall.high)
+    return (
+        f"R@1 is after a list of {way.measured_list:,} of {way.measured_of:,} items, the same "
+        f"share; it holds the best item of {percent(way.recall.value)}% {ends} of the texts; "
+        f"{enough}"
+    )
 
 
 def ways_table(found: BundleCost) -> list[Table]:
@@ -287,6 +316,8 @@ def ways_table(found: BundleCost) -> list[Table]:
         (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
         (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
         (Column("best item\nheld, %", percent), lambda w: _share(w.recall)),
+        (Column("by a\nlist of", whole), lambda w: w.measured_list),
+        (Column(f"{ENOUGH:.0%} by\na list of", whole), lambda w: w.enough_list),
     )
     made = item_table("Ways in the memory", stored, columns)
     return [made.named("ways", "detail")]

@@ -19,9 +19,8 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.reference.metrics import RAW_INT8
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import StageRow
-from cimtool.verification.earlier import LARGEST_REPORT
 from cimtool.verification.ranked_data import ranked_data, raw_products
-from cimtool.verification.report import FORMAT_VERSION
+from cimtool.verification.report_format import FORMAT_VERSION, LARGEST_REPORT
 
 
 def accuracy_of_rows(

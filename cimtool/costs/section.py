@@ -12,6 +12,7 @@ from cimtool.costs import instead, render
 from cimtool.costs.area import area_table
 from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
 from cimtool.costs.bundle_cost import BundleCost, bundle_cost
+from cimtool.costs.measured_accuracy import accuracy_of_rows
 from cimtool.costs.total_tables import energy_headline, part_table, total_table
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
@@ -38,9 +39,6 @@ class CostSection(ReportSection, name="cost"):
 
         Monte Carlo beside it has the references' number of samples.
         """
-        # It loads what verifies a bundle; `cost` imports this section, and does not verify.
-        from cimtool.costs.measured_accuracy import accuracy_of_rows
-
         samples, drift, bundle = measured.references.samples, measured.drift, measured.bundle
         found = bundle_cost(bundle, samples, drift.worth.ranked_items)
         items = len(measured.data.video)

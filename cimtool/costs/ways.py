@@ -39,9 +39,11 @@ class GalleryWay:
     queries that are answered at once, in `latency_ns`. `by_price` is the energy with one price at
     either end; ways have prices of the same name in common. `chips` hold the model and the gallery;
     `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts, `recall`
-    the share of them whose best item a shortlist holds, both among `measured_of` items. `refused`
-    has the reason that the way is not possible. `note` describes it. `loads`: the items are loaded
-    into arrays for each query, or batch.
+    the share of them whose best item a shortlist holds, both among `measured_of` items, of a list
+    of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
+    `unmeasured` has the reason that R@1 of a list is not measured, `refused` that the way is not
+    possible. `note` describes it. `loads`: the items are loaded into arrays for each query, or
+    batch.
     """
 
     kind: WayKind
@@ -58,6 +60,9 @@ class GalleryWay:
     r1: Change | None = None
     recall: Change | None = None
     measured_of: int | None = None
+    measured_list: int | None = None
+    enough_list: int | None = None
+    unmeasured: str = ""
     refused: str = ""
     note: str = ""
     loads: bool = False

@@ -35,8 +35,10 @@ def ways_here(found: Estimate) -> Iterator[WayOfSize]:
     length = found.shortlist or found.gallery or 0
     named = f"build, shortlist of {length:,}"
     note = f"the shortlist is drawn up by {where}"
+    held = "`cimtool verify` measures the share of best items that its list holds"
     yield WayOfSize(
-        "shortlist", lambda items: replace(built_way(found, "shortlist", named), note=note)
+        "shortlist",
+        lambda items: replace(built_way(found, "shortlist", named), note=note, unmeasured=held),
     )
     digital = replace(found, program=replace(program, shortlist=None), shortlist=None, cam=None)
     yield WayOfSize("digital", lambda items: built_way(digital, "digital", "build, digital"))

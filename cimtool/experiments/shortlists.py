@@ -1,8 +1,7 @@
 """Retrieval by a hybrid score: of each text only the items on its shortlist are left.
 
-A query is priced among the items of a gallery, which may be many more than there are to measure on.
-How many items stand before the best one grows with the gallery, so the list is measured as the same
-share of the items at hand, rounded down: a place of p of m items is expected at p N / m of N.
+A query is priced among the items of a gallery, which may be many more than there are to measure on:
+the list is measured as the same share of the items at hand (`reference/list_share.py`).
 """
 
 from __future__ import annotations
@@ -18,18 +17,14 @@ from cimtool.bundle.simulate import nearest_items
 from cimtool.hardware.settings import Settings
 from cimtool.passes.gallery import DEFAULT_SHORTLIST
 from cimtool.reference.bootstrap import counted_share
+from cimtool.reference.list_share import ListShare
 from cimtool.report.formats import percent
 from cimtool.simulation.simulator import Features, Simulator
 
 
 @dataclass(frozen=True)
-class Shortlist:
-    """A list of `length` items of a `gallery`, measured as one of `measured` of `items`."""
-
-    length: int
-    gallery: int
-    measured: int
-    items: int
+class Shortlist(ListShare):
+    """The list of a hybrid score, and what it leaves of a text's items."""
 
     @classmethod
     def of(cls, settings: Settings, items: int, gallery: int | None = None) -> Shortlist | None:
@@ -42,21 +37,17 @@ class Shortlist:
         if settings.score_mapping != "hybrid":
             return None
         priced = gallery or items
-        least = -(-priced // items)
-        length = settings.shortlist or min(max(DEFAULT_SHORTLIST, least), priced)
+        shortest = cls(1, priced, items).length_for(1)
+        length = settings.shortlist or min(max(DEFAULT_SHORTLIST, shortest), priced)
         if length > priced:
             raise CimError(
                 f"shortlist = {length}: a query is priced among {priced:,} items; expected 1 to "
                 f"{priced}"
             )
-        measured = min(length, length * items // priced)
-        if not measured:
-            raise CimError(
-                f"shortlist = {length}: of {priced:,} items it is fewer than one of the "
-                f"{items:,} that it is measured on; expected at least {least}, or "
-                "more items"
-            )
-        return cls(length, priced, measured, items)
+        found = cls(length, priced, items)
+        if not found.measured:
+            raise CimError(f"shortlist = {length}: {found.unmeasured}")
+        return found
 
     def listed(self, simulator: Simulator, text: Features) -> BoolArray:
         """The items [n, m] on the list of each text, by their distances in the arrays."""

@@ -8,13 +8,14 @@ depends on bits and sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES, Bundle
@@ -23,7 +24,7 @@ from cimtool.costs.memory_use import MemoryUse, memory_use
 from cimtool.costs.schedule_batch import Walked, batch_of, waves_of
 from cimtool.costs.scored_pairs import ScoredPairs
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
+from cimtool.costs.ways import ENOUGH, GalleryWay, WayKind, WayOfSize
 from cimtool.costs.wider_gallery import GalleryPair, WiderGallery
 from cimtool.galleries.gallery_job import GalleryJob, Maker, places_of
 from cimtool.ir.program import Program
@@ -34,6 +35,7 @@ from cimtool.passes.gallery import (
     program_gallery,
 )
 from cimtool.reference.bootstrap import counted_share
+from cimtool.reference.list_share import ListShare
 from cimtool.simulation.simulator import Simulator
 
 FEW_BITS = (2, 4)
@@ -50,11 +52,41 @@ SPREAD = 16
 
 
 @dataclass(frozen=True, eq=False)
+class ArrayAccuracy:
+    """Accuracy of a way among `items` at hand: R@1 of texts, with a list that of a `gallery`.
+
+    `places` [n] are those of the texts' best items in the order of a shortlist, None without one.
+    """
+
+    items: int
+    gallery: int
+    r1: Change | None
+    places: IntArray | None = None
+
+    def of(self, way: GalleryWay, length: int | None) -> GalleryWay:
+        """The way with its accuracy; its list of `length` items has the same share of those here.
+
+        R@1 after a list is known for the gallery alone, what the list holds for any.
+        """
+        if self.places is None or length is None:
+            return replace(way, r1=self.r1, measured_of=self.items)
+        share, count = ListShare(min(length, way.items), way.items, self.items), len(self.places)
+        enough = int(np.sort(self.places)[math.ceil(ENOUGH * count) - 1]) + 1
+        way = replace(way, measured_of=self.items, enough_list=share.length_for(enough))
+        if not share.measured:
+            return replace(way, unmeasured=share.unmeasured)
+        held = counted_share(int((self.places < share.measured).sum()), count)
+        r1 = self.r1 if way.items == self.gallery else None
+        return replace(way, r1=r1, recall=held, measured_list=share.measured)
+
+
+@dataclass(frozen=True, eq=False)
 class ArrayWay:
     """A way whose products are in arrays that hold a gallery.
 
     `pair` has the costs with two galleries. If it draws up a shortlist of `length` items, `exact`
-    is the cost of their digital scores by the size of the gallery.
+    is the cost of their digital scores by the size of the gallery. `accuracy` is None unless it is
+    measured.
     """
 
     kind: WayKind
@@ -63,9 +95,7 @@ class ArrayWay:
     use: MemoryUse
     exact: Callable[[int], Walked]
     length: int | None = None
-    r1: Change | None = None
-    recall: Change | None = None
-    measured_of: int | None = None
+    accuracy: ArrayAccuracy | None = None
 
     def name(self, items: int) -> str:
         """The name in tables."""
@@ -80,15 +110,15 @@ class ArrayWay:
         loaded = "" if wide.floorplan.resident else "loaded for each query"
         if loaded and wide.batch > 1:
             loaded = "loaded for each batch"
-        return GalleryWay(
+        way = GalleryWay(
             self.kind, self.name(items), items, energy_pj=query.energy_pj,
             by_price=query.energy_by_price, latency_ns=time, batch=wide.batch,
             chips=wide.floorplan.chips,
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
             cells=self.use.cells // self.use.items, conversions=walks[1].cost.conversions,
-            r1=self.r1, recall=self.recall, measured_of=self.measured_of,
             note="; ".join(filter(None, (self.note, loaded))), loads=bool(loaded),
         )  # fmt: skip
+        return way if self.accuracy is None else self.accuracy.of(way, self.length)
 
     def _walks(self, wide: WiderGallery, items: int) -> list[Walked]:
         """The walks of a query: a text, the products with all items, and a shortlist's scores."""
@@ -229,7 +259,6 @@ class WaysInArrays:
         graphs = [make(held) for held in (once, twice)]
         sized = [replace(found, program=job.program_with(graph)) for graph in graphs]
         use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
-        r1, recall = self._measured(make, length)
         return ArrayWay(
             kind=kind,
             note=note if self.kept else f"{note}; estimated from the bits of features",
@@ -237,29 +266,24 @@ class WaysInArrays:
             use=use,
             exact=self._exact,
             length=length,
-            r1=r1,
-            recall=recall,
-            measured_of=None if self.pairs is None else len(self.pairs.data.video),
+            accuracy=None if self.pairs is None else self._measured(self.pairs, make, length),
         )
 
-    def _measured(self, make: Maker, length: int | None) -> tuple[Change | None, Change | None]:
-        """R@1 on the pairs, and the recall of a shortlist; None without pairs."""
-        job, pairs = self.job, self.pairs
-        if pairs is None:
-            return None, None
+    def _measured(self, pairs: ScoredPairs, make: Maker, length: int | None) -> ArrayAccuracy:
+        """Measure on the pairs what a way finds."""
+        job, (_, items), gallery = self.job, pairs.scores.shape, self.found.gallery or 0
         graph = job.fitted(make, make(pairs.video))
         programmed = Simulator(job.program_with(graph))
         if length is None:
-            return pairs.r1(programmed.score(pairs.text)), None
-        scores, count = np.array(pairs.scores), min(length, pairs.scores.shape[1])
-        best, held = scores.argmax(axis=1)[:, None], 0
+            return ArrayAccuracy(items, gallery, pairs.r1(programmed.score(pairs.text)))
+        listed = ListShare(min(length, gallery), gallery, items).measured
+        scores, best = np.array(pairs.scores), pairs.scores.argmax(axis=1)[:, None]
+        places = np.empty(len(best), np.int64)
         for rows, distances in programmed.iter_distances(pairs.text):
-            held += int((places_of(distances, best[rows]) < count).sum())
-            listed = np.argsort(distances, axis=1, kind="stable")[:, :count]
-            off = np.ones(distances.shape, bool)
-            np.put_along_axis(off, listed, False, axis=1)
-            scores[rows][off] = -np.inf
-        return pairs.r1(scores), counted_share(held, len(scores))
+            places[rows] = places_of(distances, best[rows])[:, 0]
+            order = np.argsort(distances, axis=1, kind="stable")
+            np.put_along_axis(scores[rows], order[:, listed:], -np.inf, axis=1)
+        return ArrayAccuracy(items, gallery, pairs.r1(scores) if listed else None, places)
 
 
 def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:

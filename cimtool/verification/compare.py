@@ -25,7 +25,8 @@ from cimtool.verification.notes import NOT_CHECKED, baseline_sentences
 from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.render import verdict_blocks
-from cimtool.verification.report import FORMAT_VERSION, Report
+from cimtool.verification.report import Report
+from cimtool.verification.report_format import FORMAT_VERSION
 from cimtool.verification.run import verify_bundle
 
 

@@ -23,10 +23,7 @@ from cimtool.reference.truth import Truth
 from cimtool.verification.drift import KEPT, MOST_QUERIES
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs
-from cimtool.verification.report import FORMAT_VERSION
-
-LARGEST_REPORT = 1 << 24
-"""Bytes of a report: MOST_QUERIES of either side take 5 MB."""
+from cimtool.verification.report_format import FORMAT_VERSION, LARGEST_REPORT
 
 MOST_VALUE = 1e30
 """A measurement of a query is less, in size: sums of them stay in float64's range."""

@@ -23,13 +23,12 @@ from cimtool.verification.bits import BitCount
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
 from cimtool.verification.paired import Comparison, Verdict
+from cimtool.verification.report_format import FORMAT_VERSION
 from cimtool.verification.saturation import Saturation
 from cimtool.verification.sections import section_values, sections_schema
 from cimtool.verification.sensitivity import Causes
 from cimtool.verification.stages import FiniteCount
 from cimtool.verification.worth import Standing
-
-FORMAT_VERSION = 8
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

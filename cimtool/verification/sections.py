@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.json_files import six_digits
@@ -17,8 +17,10 @@ from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.document import Block, Sentence
-from cimtool.verification.headline import DriftFindings
-from cimtool.verification.references import References
+
+if TYPE_CHECKING:  # loading these takes longer than a cost, which has a section but no drift
+    from cimtool.verification.headline import DriftFindings
+    from cimtool.verification.references import References
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,7 +170,7 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     _, cheapest, unmeasured, by_size, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith("Among 10,000,000 items no way is shown to be cheapest, at these ")
     assert cheapest.endswith("Whether compute-in-memory pays here is open.")
-    assert unmeasured.startswith("R@1 is not measured of build, shortlist of 100: ")
+    assert unmeasured.startswith('R@1 of "build, shortlist of 100" is not measured yet. ')
     assert by_size.startswith(
         "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: "
     )
@@ -284,6 +284,13 @@ def test_a_place_that_cannot_be_written(cimtool: Run, small_bundle: Path, tmp_pa
     ran = cimtool("cost", small_bundle, "-o", tmp_path / "file")
     assert ran.status == 2
     assert ran.sentence.startswith(f"{tmp_path}/file: cannot be written (")
+
+
+def test_a_file_is_no_bundle(cimtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = cimtool("cost", tmp_path / "file")
+    assert ran.status == 2
+    assert ran.sentence == f"{tmp_path}/file: is a file; expected the folder of a bundle"
 
 
 def test_check_without_arguments_checks_every_shipped_target(cimtool: Run) -> None:

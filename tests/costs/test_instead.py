@@ -13,6 +13,7 @@ from cimtool.costs.crossings import CheapestFrom
 from cimtool.costs.instead import (
     by_size_text,
     cheapest_sentence,
+    instead_notes,
     instead_table,
     sampling_text,
     times_text,
@@ -80,13 +81,24 @@ def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
     assert cheapest_sentence((), "7 items") == []
 
 
-def test_a_way_that_is_not_measured_takes_less_and_does_not_pay_yet() -> None:
-    unknown = replace(way("shortlist", 10), r1=None)
-    (said,) = cheapest_sentence((way("raw rows", 1000), unknown), "7,000 items")
-    assert said.text.endswith(
-        ". Compute-in-memory takes less energy here; whether it finds as much is not measured."
-    )
-    assert said.tone == ""
+@pytest.mark.parametrize(
+    ("cheap", "dear", "answer"),
+    [
+        ("shortlist", "raw rows", "takes less energy here; whether it finds as much"),
+        ("raw rows", "shortlist", "takes more energy here; whether it finds more"),
+    ],
+)
+def test_without_r1_of_both_sides_it_neither_pays_nor_does_not(
+    cheap: WayKind, dear: WayKind, answer: str
+) -> None:
+    least, other = way(cheap, 10), way(dear, 1000)
+    for ways in (
+        (replace(least, r1=None), other), (least, replace(other, r1=None)),
+        (replace(least, r1=None), replace(other, r1=None)),
+    ):  # fmt: skip
+        (said,) = cheapest_sentence(ways, "7,000 items")
+        assert said.text.endswith(f". Compute-in-memory {answer} is not measured.")
+        assert said.tone == ""
 
 
 def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
@@ -96,11 +108,48 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     unknown = replace(measured["shortlist"], r1=None)
     vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
     assert unmeasured_text(found) == (
-        "R@1 is not measured of build, shortlist of 100: `cimtool cost --data NPZ` measures it of "
-        "a bundle that `cimtool compile --score-mapping hybrid` made."
+        'R@1 of "build, shortlist of 100" is not measured yet. `cimtool cost --data NPZ` measures '
+        "it, if `cimtool compile --score-mapping hybrid` made the bundle."
+    )
+    short = replace(unknown, unmeasured="of 9 items it is fewer than one of the 2")
+    vars(found)["ways"] = tuple((measured | {"shortlist": short}).values())
+    assert unmeasured_text(found) == (
+        'R@1 of "build, shortlist of 100" is not measured: of 9 items it is fewer than one of the '
+        "2."
     )
     vars(found)["ways"] = tuple(measured.values())
     assert unmeasured_text(found) == ""
+
+
+def test_the_way_of_the_other_side_is_named_if_it_is_not_measured(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=50)
+    ways = (way("raw rows", 10), replace(way("digital", 1000), r1=None))
+    vars(found)["ways"] = ways
+    assert unmeasured_text(found) == (
+        'R@1 of "the digital" is not measured yet. `cimtool cost --data NPZ` measures it.'
+    )
+
+
+def test_a_list_is_told_with_what_was_measured_of_it(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=7000)
+    listed = replace(
+        way("shortlist", 10), note="2 bits", recall=Change(0.9, 0.8, 0.95), measured_of=70,
+        measured_list=1, enough_list=400,
+    )  # fmt: skip
+    vars(found)["ways"] = (listed, way("GPU", 1000))
+    (said,) = cheapest_sentence(found.ways, "7,000 items")
+    assert (
+        "the shortlist at 10 pJ, R@1 25.0% [20.0, 30.0] by a list of 1 of 70 items; " in said.text
+    )
+    assert (
+        "the shortlist: 2 bits; R@1 is after a list of 1 of 70 items, the same share; it holds the "
+        "best item of 90.0% [80.0, 95.0] of the texts; 99% would need a list of 400"
+    ) in list(instead_notes(found))
+    short = replace(listed, r1=None, recall=None, measured_list=None, unmeasured="too short")
+    vars(found)["ways"] = (short, way("GPU", 1000))
+    assert (
+        "the shortlist: 2 bits; R@1 is not measured: too short; 99% would need a list of 400"
+    ) in list(instead_notes(found))
 
 
 def test_monte_carlo_is_beside_the_score_in_its_place_and_batch(small_bundle: Path) -> None:

@@ -27,20 +27,21 @@ def shortlist(length: int | None, items: int, gallery: int | None) -> Shortlist 
 
 
 @pytest.mark.parametrize(
-    ("length", "items", "gallery", "expected"),
+    ("length", "items", "gallery", "expected", "measured"),
     [
-        (None, 1500, None, Shortlist(100, 1500, 100, 1500)),
-        (None, 60, None, Shortlist(60, 60, 60, 60)),
-        (None, 256, 100_000, Shortlist(391, 100_000, 1, 256)),
-        (1000, 1500, 100_000, Shortlist(1000, 100_000, 15, 1500)),
-        (100, 1500, 100_000, Shortlist(100, 100_000, 1, 1500)),
-        (10, 1500, 100, Shortlist(10, 100, 10, 1500)),
+        (None, 1500, None, Shortlist(100, 1500, 1500), 100),
+        (None, 60, None, Shortlist(60, 60, 60), 60),
+        (None, 256, 100_000, Shortlist(391, 100_000, 256), 1),
+        (1000, 1500, 100_000, Shortlist(1000, 100_000, 1500), 15),
+        (100, 1500, 100_000, Shortlist(100, 100_000, 1500), 1),
+        (10, 1500, 100, Shortlist(10, 100, 1500), 150),
     ],
 )
 def test_a_list_is_measured_as_its_share_of_the_items(
-    length: int | None, items: int, gallery: int | None, expected: Shortlist
+    length: int | None, items: int, gallery: int | None, expected: Shortlist, measured: int
 ) -> None:
     assert shortlist(length, items, gallery) == expected
+    assert expected.measured == measured
     digital = resolve(load_target("isaac-rram-128"), None, {})
     assert Shortlist.of(digital, items, gallery) is None
 
@@ -49,7 +50,7 @@ def test_a_list_is_measured_as_its_share_of_the_items(
     ("length", "items", "gallery", "message"),
     [
         (66, 1500, 100_000, "shortlist = 66: of 100,000 items it is fewer than one of the 1,500 "),
-        (66, 1500, 100_000, "expected at least 67, or more items"),
+        (66, 1500, 100_000, "expected a list of at least 67, or at least 1,516 items to measure"),
         (200, 150, None, "shortlist = 200: a query is priced among 150 items; expected 1 to 150"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from cimtool import api
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.ways import GalleryWay
+from cimtool.costs.ways import ENOUGH, GalleryWay
 from cimtool.demo.data import DemoFiles
 from cimtool.galleries.gallery_ways import gallery_ways, stand_ins
 
@@ -59,6 +59,7 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
     # The programmed bundle has its own way of this kind, and no other in arrays.
     (own,) = [one for one in cost.ways if one.kind == kind]
     assert own.energy_pj == expected.energy_pj
+    assert ("`cimtool verify` measures the share of best items" in own.unmeasured) == hybrid
     assert not ways_of(cost)
 
 
@@ -147,10 +148,11 @@ def test_few_bits_take_least(bundle: Path) -> None:
 def test_shortlists_are_measured_on_data_and_the_cheapest_that_holds_enough_comes_first(
     bundle: Path, small_trunk: DemoFiles
 ) -> None:
-    found = api.cost(bundle, gallery=100_000, data=small_trunk.eval)
+    found = api.cost(bundle, gallery=100, data=small_trunk.eval)
     ways = [one for one in ways_of(found) if one.kind == "shortlist"]
-    # 40 items fit a shortlist of 100: nothing is lost.
+    # A list of all items loses nothing.
     assert {one.recall.value for one in ways if one.recall} == {1.0}
+    assert {(one.measured_list, one.measured_of) for one in ways} == {(40, 40)}
     digital, chosen = (
         next(one for one in found.ways if one.kind == kind) for kind in ("digital", "shortlist")
     )
@@ -158,18 +160,68 @@ def test_shortlists_are_measured_on_data_and_the_cheapest_that_holds_enough_come
     assert chosen.energy_pj.value == min(one.energy_pj.value or 0 for one in ways)
 
 
-def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
+def test_a_list_is_measured_as_its_share_of_the_items_at_hand(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=1,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=100,
     )  # fmt: skip
-    found = api.cost(tmp_path / "b", gallery=1000, data=small_trunk.eval)
+    wide, narrow, short = (
+        [one for one in ways_of(found) if one.kind == "shortlist"]
+        for found in (
+            api.cost(tmp_path / "b", gallery=n, data=small_trunk.eval) for n in (4000, 3999, 4001)
+        )
+    )
+    # 100 of 4,000 items are 1 of 40, of 4,001 they are fewer than one.
+    assert {one.measured_list for one in (*wide, *narrow)} == {1}
+    assert [(one.r1, one.recall) for one in wide] == [(one.r1, one.recall) for one in narrow]
+    assert any(one.recall is not None and one.recall.value < 1 for one in wide)
+    assert not any(one.unmeasured for one in wide)
+    for one in short:
+        assert (one.r1, one.recall, one.measured_list) == (None, None, None)
+        assert one.unmeasured == (
+            "of 4,001 items it is fewer than one of the 40 that it is measured on; expected a list "
+            "of at least 101, or at least 41 items to measure on"
+        )
+
+
+def test_the_list_that_holds_enough_is_the_shortest(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    def few_bits(length: int) -> GalleryWay:
+        api.compile(
+            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+            output=tmp_path / f"{length}", target="isaac-rram-128", score_mapping="hybrid",
+            shortlist=length,
+        )  # fmt: skip
+        found = api.cost(tmp_path / f"{length}", gallery=4000, data=small_trunk.eval)
+        (way,) = [one for one in ways_of(found) if one.note.startswith("items of 2 bits of mu ")]
+        return way
+
+    enough = few_bits(100).enough_list
+    assert enough is not None
+    assert enough > 100
+    held, missed = few_bits(enough), few_bits(enough - 1)
+    assert held.enough_list == missed.enough_list == enough
+    assert held.recall is not None
+    assert missed.recall is not None
+    assert held.recall.value >= ENOUGH > missed.recall.value
+
+
+@pytest.mark.parametrize(("length", "gallery"), [(1, 40), (25, 1000)])
+def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
+    small_trunk: DemoFiles, tmp_path: Path, length: int, gallery: int
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid", shortlist=length,
+    )  # fmt: skip
+    found = api.cost(tmp_path / "b", gallery=gallery, data=small_trunk.eval)
     stored = "items of 2 bits of mu with queries of 4"
     (few,) = [one for one in ways_of(found) if one.note == stored]
-    assert few.way == "build, shortlist of 1"
-    made = api.program(tmp_path / "b", small_trunk.eval, shortlist_bits=2, query_bits=4)
+    assert few.way == f"build, shortlist of {length}"
+    made = api.program(
+        tmp_path / "b", small_trunk.eval, shortlist_bits=2, query_bits=4, shortlist=1
+    )
     top = api.simulate(made.bundle.folder, small_trunk.eval)["top_index"]
     assert found.pairs is not None
     right = found.pairs.truth.text_to_video

@@ -14,8 +14,9 @@ from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.report.html import html
 from cimtool.report.markdown import markdown
 from cimtool.report.terminal import terminal
-from cimtool.verification.earlier import LARGEST_REPORT, Earlier, earlier_of, read_earlier
-from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed, report_schema
+from cimtool.verification.earlier import Earlier, earlier_of, read_earlier
+from cimtool.verification.report import Report, VerificationFailed, report_schema
+from cimtool.verification.report_format import FORMAT_VERSION, LARGEST_REPORT
 from cimtool.verification.run import verify_bundle
 
 from .conftest import MakeBundle, pairs

@@ -33,7 +33,8 @@ def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     """
     bundle = Path(options.bundle)
     output = folder.output or bundle
-    check_folder(output)
+    if not bundle.is_file():  # opening it says that it is no bundle
+        check_folder(output)
     found = api.cost(**vars(options))
     name = bundle.name
     shown = document(found, name).plus(bundle=name)
