@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +10,7 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
-from cimtool.costs.raw_rows import two_digits
+from cimtool.costs.price_errors import digits, times_text
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, GalleryWay, WayKind, cheapest, times
 from cimtool.report.document import Sentence, Tone
@@ -156,16 +155,6 @@ def _figures(way: GalleryWay) -> str:
     return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
 
 
-def times_text(ratio: Change) -> str:
-    """A multiple with its ends; an end that no price bounds is left open."""
-    value, low = two_digits(ratio.value), two_digits(ratio.low)
-    if ratio.low <= 0:
-        return f"{value} times"
-    if math.isinf(ratio.high):
-        return f"{value} times (at least {low})"
-    return f"{value} times ({low} to {two_digits(ratio.high)})"
-
-
 def by_size_text(found: BundleCost) -> str:
     """From which size on the compiled model takes less energy; the cheapest at middle prices."""
     sizes = found.cheapest_by_size
@@ -191,7 +180,7 @@ def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) ->
     text = before = first[1]
     for items, now in later:
         if now != before:
-            text += f", from {two_digits(items)} on {now}"
+            text += f", from {digits(items)} on {now}"
             before = now
     return text
 
@@ -227,9 +216,9 @@ def _cell(quantity: Quantity, units: Units) -> Content:
     if value is None or low is None or high is None:
         return None
     size, _ = unit_of(value, units)
-    ends = f"[{two_digits(low / size)}, {two_digits(high / size)}]"
+    ends = f"[{digits(low / size)}, {digits(high / size)}]"
     if quantity.lower_bound:
-        ends = f"[> {two_digits(low / size)}]"
+        ends = f"[> {digits(low / size)}]"
     return Cell(quantity.text(units), value, ends)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cimtool.base.intervals import Change
 from cimtool.costs.operations import Operations
 from cimtool.report.formats import NOT_GIVEN, Units, coverage, scaled
 from cimtool.report.table import Cell
@@ -183,16 +184,13 @@ class Cost:
         return independent(self._energy_of(names) for names in COMMON_ERRORS)
 
     @property
-    def energy_by_price(self) -> dict[str, tuple[float, float]]:
-        """The energy with the prices of one group at their lowest and at their highest.
-
-        A group of COMMON_ERRORS is named by its first part; all others are in the middle.
-        """
-        total, found = self._energy_of(PARTS).value or 0.0, {}
+    def energy_by_price(self) -> dict[str, Change]:
+        """The energy of each group of COMMON_ERRORS, by its first part: prices off together."""
+        found = {}
         for names in COMMON_ERRORS:
             one = self._energy_of(names)
             if one.value is not None and one.low is not None and one.high is not None:
-                found[names[0]] = total - one.value + one.low, total - one.value + one.high
+                found[names[0]] = Change(one.value, one.low, one.high)
         return found
 
     def _energy_of(self, names: Iterable[str]) -> Quantity:
