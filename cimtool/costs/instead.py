@@ -10,7 +10,7 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
-from cimtool.costs.price_errors import digits, times_text
+from cimtool.costs.price_errors import times_text
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, GalleryWay, WayKind, cheapest, times
 from cimtool.report.document import Sentence, Tone
@@ -18,10 +18,10 @@ from cimtool.report.formats import (
     ENERGIES,
     TIMES,
     Units,
+    digits,
     percent,
     percent_range,
     scaled,
-    unit_of,
     whole,
 )
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
@@ -194,8 +194,14 @@ def instead_table(found: BundleCost) -> list[Table]:
     accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval, among so many items")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
-        (Column("energy", whole, "with its interval"), lambda w: _cell(w.energy_pj, ENERGIES)),
-        (Column("latency", whole, "with its interval"), lambda w: _cell(w.latency_ns, TIMES)),
+        (
+            Column("energy", whole, "with its interval"),
+            lambda w: w.energy_pj.full_cell(ENERGIES),
+        ),
+        (
+            Column("latency", whole, "with its interval"),
+            lambda w: w.latency_ns.full_cell(TIMES),
+        ),
         (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
         (Column("chips", whole, essential=False), lambda w: w.chips),
         (accuracy, lambda w: _share(w.r1)),
@@ -208,18 +214,6 @@ def instead_table(found: BundleCost) -> list[Table]:
         lambda w: "result" if w in least else "",
     )
     return [made.named("instead", "verdict")]
-
-
-def _cell(quantity: Quantity, units: Units) -> Content:
-    """A sum and its interval in one unit; a lower bound has no upper end."""
-    value, low, high = quantity.value, quantity.low, quantity.high
-    if value is None or low is None or high is None:
-        return None
-    size, _ = unit_of(value, units)
-    ends = f"[{digits(low / size)}, {digits(high / size)}]"
-    if quantity.lower_bound:
-        ends = f"[> {digits(low / size)}]"
-    return Cell(quantity.text(units), value, ends)
 
 
 def _rate(rate: Quantity) -> Content:

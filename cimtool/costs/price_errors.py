@@ -26,6 +26,8 @@ from collections.abc import Mapping, Sequence
 
 from cimtool.base.intervals import Change
 from cimtool.costs.silicon import ErrorWidth, setup_width
+from cimtool.report.formats import digits, digits_apart
+from cimtool.report.table import Cell
 
 EnergyByPrice = Mapping[str, Change]
 """The parts of an energy by the name of their price: in the middle, at its lowest and highest."""
@@ -99,20 +101,20 @@ def times_text(ratio: Change) -> str:
 
     It has two digits, or as many as tell its ends apart; energies of the same work have one value.
     """
-    if ratio.low == ratio.high == 1:
-        return "exactly 1 times"
-    bounded = 0 < ratio.low < ratio.high < math.inf
-    different = (n for n in range(2, 16) if digits(ratio.low, n) != digits(ratio.high, n))
-    count = next(different, 2) if bounded else 2
-    value, low, high = (digits(one, count) for one in (ratio.value, ratio.low, ratio.high))
-    ends = f"{low} to {high}"
-    if not bounded and ratio.high == math.inf:
-        ends = f"at least {low}" if ratio.low > 0 else "no end is known"
-    elif ratio.low <= 0:
-        ends = f"at most {high}"
-    return f"{value} times ({ends})"
+    value, low, high = _shown(ratio)
+    if low == high:
+        return f"exactly {value} times"
+    if math.isinf(ratio.high):
+        return f"{value} times ({f'at least {low}' if ratio.low > 0 else 'no end is known'})"
+    return f"{value} times ({f'{low} to {high}' if ratio.low > 0 else f'at most {high}'})"
 
 
-def digits(value: float, count: int = 2) -> str:
-    """Significant digits, without an exponent where a number is large."""
-    return f"{float(f'{value:.{count}g}'):,.15g}"
+def times_cell(ratio: Change) -> Cell:
+    """A multiple in a table, its ends beside it unless it is exact."""
+    value, low, high = _shown(ratio)
+    return Cell(value, ratio.value, "" if low == high else f"[{low}, {high}]")
+
+
+def _shown(ratio: Change) -> tuple[str, ...]:
+    count = digits_apart(ratio.low, ratio.high)
+    return tuple(digits(one, count) for one in (ratio.value, ratio.low, ratio.high))

@@ -294,7 +294,7 @@ def measured_width() -> ErrorWidth:
 
 
 def setup_ratios() -> dict[str, float]:
-    """How far log ratios of one chip differ over its set-ups at one supply, of each such chip.
+    """The largest difference of log ratios over set-ups of a chip at one supply, by chip.
 
     Set-ups are other bits, rows or phases; points that are left out do not count.
     """

@@ -12,8 +12,8 @@ from typing import Any
 
 from cimtool.base.intervals import Change
 from cimtool.costs.operations import Operations
-from cimtool.report.formats import NOT_GIVEN, Units, coverage, scaled
-from cimtool.report.table import Cell
+from cimtool.report.formats import NOT_GIVEN, Units, coverage, digits, digits_apart, scaled, unit_of
+from cimtool.report.table import Cell, Content
 
 WELL_COVERED = 0.95
 """Below this coverage, a headline states the coverage on the same line."""
@@ -65,6 +65,19 @@ class Quantity:
     def cell(self, units: Units) -> Cell:
         """The sum as a table's cell."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
+
+    def full_cell(self, units: Units) -> Content:
+        """The sum with its ends in the same unit, `2.5 nJ [1.2, 6.1]`; nothing if it is unknown.
+
+        A lower bound has no upper end.
+        """
+        if self.value is None or self.low is None or self.high is None:
+            return None
+        size, _ = unit_of(self.value, units)
+        count = digits_apart(self.low, self.high)
+        low, high = (digits(end / size, count) for end in (self.low, self.high))
+        ends = f"[> {low}]" if self.lower_bound else f"[{low}, {high}]"
+        return replace(self.cell(units), note=ends)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -30,6 +30,7 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
+from cimtool.experiments.point_cost import quantity_of
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -49,6 +50,7 @@ from cimtool.report.formats import (
     SIZES,
     TIMES,
     NumberFormat,
+    Units,
     counted,
     coverage,
     four_digits,
@@ -231,10 +233,7 @@ def _budget_sentences(found: Sweep, choice: Choice) -> list[str]:
     chosen = found.outcomes[choice.index]
     price = cost_text(chosen.cost, choice.cost)
     if choice.cost == ENERGY:
-        price, known_of = (
-            _quantity(chosen.cost, ENERGY).full_text(ENERGIES),
-            chosen.cost["energy_coverage"],
-        )
+        known_of = chosen.cost["energy_coverage"]
         if known_of is not None and known_of < WELL_COVERED:
             price += f", {coverage_text(known_of)}"
     values = values_text(found.points[choice.index].named)
@@ -351,7 +350,8 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
                 return Cell(scaled(amount, SIZES), amount)
             if name not in AMOUNTS:
                 return amount
-            cell = _quantity(line.outcome.cost, name).cell(AMOUNTS[name][0])
+            quantity, units = _quantity(line.outcome.cost, name)
+            cell = quantity.cell(units)
             return replace(cell, text=f"({cell.text})") if name == ENERGY and line.apart else cell
 
         return content
@@ -419,21 +419,20 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     yield more("gallery", whole, help_), cost("gallery_bytes")
 
 
-AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
-"""Costs that may be unknown or lower bounds: their units, and the name of their missing parts."""
+AMOUNTS = {"energy_pj": ("energy", ENERGIES), "latency_ns": ("latency", TIMES)}
+"""Costs that may be unknown or lower bounds: their names, and the units to show them in."""
 
 
-def _quantity(cost: Mapping[str, Any], name: str) -> Quantity:
-    missing = cost.get(AMOUNTS[name][1])
-    ends = (cost.get(name.replace("_pj", f"_{end}_pj")) for end in ("low", "high"))
-    low, high = ends if name == ENERGY else (None, None)
-    return Quantity(cost[name], (missing,) if missing else (), low, high)
+def _quantity(cost: Mapping[str, Any], name: str) -> tuple[Quantity, Units]:
+    called, units = AMOUNTS[name]
+    return quantity_of(cost, called), units
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:
-    """One cost of a point with its unit, `>` before a lower bound, or "not given"."""
+    """One cost of a point with its unit and interval, `>` before a lower bound, or "not given"."""
     if name in AMOUNTS:
-        return _quantity(cost, name).cell(AMOUNTS[name][0]).text
+        quantity, units = _quantity(cost, name)
+        return quantity.full_text(units)
     return f"{cost[name]:,}"
 
 

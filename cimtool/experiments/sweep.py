@@ -72,7 +72,7 @@ from cimtool.reference.limits import check_measurable
 from cimtool.reference.montecarlo import check_samples
 from cimtool.report.document import Sentence
 
-SWEEP = ExperimentKind("sweep", "sweep.json", 10, IDENTITY, Outcome.from_json)
+SWEEP = ExperimentKind("sweep", "sweep.json", 11, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

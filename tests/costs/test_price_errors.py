@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.intervals import Change
-from cimtool.costs.price_errors import EnergyByPrice, digits, ratio, times_text
+from cimtool.costs.price_errors import EnergyByPrice, ratio, times_text
 from cimtool.costs.silicon import setup_width
 from cimtool.costs.totals import Cost, PartShare, Quantity, independent
 
@@ -91,10 +91,6 @@ def test_the_ends_that_are_shown_differ(value: float, below: float, above: float
     shown = times_text(found)
     low, high = shown.partition("(")[2].rstrip(")").split(" to ")
     assert float(low.replace(",", "")) < float(high.replace(",", ""))
-
-
-def test_digits_have_no_exponent_where_a_number_is_large() -> None:
-    assert [digits(1234567.0), digits(0.0456), digits(98.7, 3)] == ["1,200,000", "0.046", "98.7"]
 
 
 ends = st.tuples(st.floats(0.05, 1), st.floats(1, 20))
