@@ -10,6 +10,7 @@ from cimtool.costs.estimate import Estimate
 from cimtool.costs.raw_rows import times_raw
 from cimtool.costs.render import score_multiplications
 from cimtool.costs.totals import Quantity
+from cimtool.experiments.objectives import CostName
 
 UNITS = {"energy": "pj", "encoding_energy": "pj", "latency": "ns"}
 """Costs with an interval, of which parts may have no price: units in their names."""
@@ -93,6 +94,23 @@ def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
         cost |= {f"{name}_{unit}": one.value, f"{name}_missing": "; ".join(one.missing)}
         cost |= {f"{name}_low_{unit}": one.low, f"{name}_high_{unit}": one.high}
     return cost
+
+
+OF_CHOICES: Mapping[CostName, str] = {
+    "query_energy": "energy_pj",
+    "encoding_energy": "encoding_energy_pj",
+    "latency": "latency_ns",
+    "arrays": "arrays",
+    "conversions": "conversions",
+}
+"""The names of costs of a choice in a point's cost; its conversions are of a query."""
+
+
+def known_costs(cost: Mapping[str, Any]) -> dict[CostName, float]:
+    """The costs of a choice that a point has, without those of which a part has no figure."""
+    lacking = {f"{name}_{unit}" for name, unit in UNITS.items() if cost.get(f"{name}_missing")}
+    found = {name: cost.get(key) for name, key in OF_CHOICES.items() if key not in lacking}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def quantity_of(cost: Mapping[str, Any], name: str) -> Quantity:

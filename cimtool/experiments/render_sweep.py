@@ -17,7 +17,7 @@ from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.experiments.budgets import (
     DRIFT,
     ENERGY,
-    SCORE_COSTS,
+    OBJECTIVE,
     SHORT_COSTS,
     WORK,
     Choice,
@@ -30,7 +30,8 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
-from cimtool.experiments.point_cost import quantity_of
+from cimtool.experiments.objectives import CostObjective
+from cimtool.experiments.point_cost import OF_CHOICES, quantity_of
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -231,21 +232,30 @@ def _budget_sentences(found: Sweep, choice: Choice) -> list[str]:
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
     chosen = found.outcomes[choice.index]
-    price = cost_text(chosen.cost, choice.cost)
+    called, price = found.costs[choice.cost], cost_text(chosen.cost, choice.cost)
+    if choice.cost == OBJECTIVE and found.objective is not None:
+        called, price = found.objective.text, _objective_text(chosen.cost, found.objective)
     if choice.cost == ENERGY:
         known_of = chosen.cost["energy_coverage"]
         if known_of is not None and known_of < WELL_COVERED:
             price += f", {coverage_text(known_of)}"
     values = values_text(found.points[choice.index].named)
-    lines = [
-        f"cheapest of {within}: point {choice.index} ({values}), by "
-        f"{SCORE_COSTS[choice.cost]}: {price}"
-    ]
+    lines = [f"cheapest of {within}: point {choice.index} ({values}), by {called}: {price}"]
     for name, most in choice.budget.limits.items():
         ends = chosen.intervals.get(name)
         of = "" if ends is None else f" ({ends[0]:.4g} to {ends[1]:.4g})"
         lines.append(f"its {name} is {chosen.metrics[name]:.4g}{of}; the limit is {most:g}")
     return [*lines, *(f"its yield is {one.text}" for one in found.yields[choice.index])]
+
+
+def _objective_text(cost: Mapping[str, Any], objective: CostObjective) -> str:
+    """The costs of an objective, each with its interval or a count."""
+    keys = [OF_CHOICES[name] for name in objective.weights]
+    texts = [cost_text(cost, key) for key in keys]
+    if len(texts) == 1:
+        return texts[0]
+    names = zip(objective.weights, texts, strict=True)
+    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in names)
 
 
 @dataclass(frozen=True)
@@ -394,6 +404,9 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         yield Column(f"yield, %,\n{time}", percent, help_), kept(time)
         help_ = "dies whose interval over queries holds a limit"
         yield more("dies\nin doubt", whole, help_), doubt(time)
+    if found.objective is not None:
+        help_ = f"{found.objective.text}, shares of what the first point costs"
+        yield Column("objective", four_digits, help_), cost(OBJECTIVE)
     priced = any(one.cost[ENERGY] is not None for one in done)
     help_ = "arrays of the target that hold the projectors"
     yield Column("arrays", whole, help_, essential=not priced), cost("arrays")
@@ -419,7 +432,11 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     yield more("gallery", whole, help_), cost("gallery_bytes")
 
 
-AMOUNTS = {"energy_pj": ("energy", ENERGIES), "latency_ns": ("latency", TIMES)}
+AMOUNTS = {
+    "energy_pj": ("energy", ENERGIES),
+    "encoding_energy_pj": ("encoding_energy", ENERGIES),
+    "latency_ns": ("latency", TIMES),
+}
 """Costs that may be unknown or lower bounds: their names, and the units to show them in."""
 
 
@@ -433,7 +450,7 @@ def cost_text(cost: Mapping[str, Any], name: str) -> str:
     if name in AMOUNTS:
         quantity, units = _quantity(cost, name)
         return quantity.full_text(units)
-    return f"{cost[name]:,}"
+    return f"{cost[name]:.4g}" if name == OBJECTIVE else f"{cost[name]:,}"
 
 
 def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
