@@ -21,7 +21,7 @@ from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.target_comparison import TargetComparison
 from cimtool.experiments.training_grid import TrainingGrid
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.options import Minimised, Replacement
 from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam

@@ -25,7 +25,7 @@ from cimtool.costs.bundle_cost import BundleCost
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.training_grid import TrainingGrid
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
 from cimtool.hardware.cam import cam_origins, load_cam

@@ -346,6 +346,18 @@ def nearest_items(ed: Array, shortlist: int) -> Array:
     return np.stack([best_places(-row, shortlist) for row in ed])
 
 
+def left_by_shortlist(
+    simulator: Simulator, text: Features, scores: Array, shortlist: int
+) -> FloatArray:
+    """Scores [n, M] of all pairs, of which items that are not on a text's shortlist come last."""
+    left = np.full(scores.shape, scores.min() - 1)
+    for block, ed in simulator.iter_distances(text):
+        near = nearest_items(ed, shortlist)
+        listed = np.take_along_axis(scores[block], near, axis=1)
+        np.put_along_axis(left[block], near, listed, axis=1)
+    return left
+
+
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as an `.npz` next to `file`, then rename it to `file`.
 

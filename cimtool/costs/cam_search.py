@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cimtool.costs.prices import reference
 from cimtool.costs.silicon import measured_width
 from cimtool.costs.totals import Cost, PartShare, Quantity, given
 from cimtool.hardware.cam import Cam
@@ -80,8 +81,14 @@ class CamUse:
 
     @property
     def latency_ns(self) -> Quantity:
-        """Time of a query's search."""
-        return given(self.cam.search_latency, "the search")
+        """Time of a query's search; a factor of 2 each way, unless a chip's own figure gives it."""
+        figure = self.cam.figure("search_latency") or self.cam.figure("clock")
+        known = given(self.cam.search_latency, "the search")
+        if figure is None:
+            return known
+        measured = not self.cam.simulated and figure.status in ("confirmed", "derived")
+        spread = reference().figure_spread if measured else reference().spread
+        return known.times(1, 1 / spread, spread)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +10,7 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
-from cimtool.costs.raw_rows import two_digits
+from cimtool.costs.price_errors import times_text
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, ENOUGH, GalleryWay, WayKind, cheapest, times
 from cimtool.report.document import Sentence, Tone
@@ -19,10 +18,10 @@ from cimtool.report.formats import (
     ENERGIES,
     TIMES,
     Units,
+    digits,
     percent,
     percent_range,
     scaled,
-    unit_of,
     whole,
 )
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
@@ -175,16 +174,6 @@ def _figures(way: GalleryWay) -> str:
     return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
 
 
-def times_text(ratio: Change) -> str:
-    """A multiple with its ends; an end that no price bounds is left open."""
-    value, low = two_digits(ratio.value), two_digits(ratio.low)
-    if ratio.low <= 0:
-        return f"{value} times"
-    if math.isinf(ratio.high):
-        return f"{value} times (at least {low})"
-    return f"{value} times ({low} to {two_digits(ratio.high)})"
-
-
 def by_size_text(found: BundleCost) -> str:
     """From which size on the compiled model takes less energy; the cheapest at middle prices."""
     sizes = found.cheapest_by_size
@@ -210,7 +199,7 @@ def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) ->
     text = before = first[1]
     for items, now in later:
         if now != before:
-            text += f", from {two_digits(items)} on {now}"
+            text += f", from {digits(items)} on {now}"
             before = now
     return text
 
@@ -224,8 +213,14 @@ def instead_table(found: BundleCost) -> list[Table]:
     accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval, among so many items")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),
-        (Column("energy", whole, "with its interval"), lambda w: _cell(w.energy_pj, ENERGIES)),
-        (Column("latency", whole, "with its interval"), lambda w: _cell(w.latency_ns, TIMES)),
+        (
+            Column("energy", whole, "with its interval"),
+            lambda w: w.energy_pj.full_cell(ENERGIES),
+        ),
+        (
+            Column("latency", whole, "with its interval"),
+            lambda w: w.latency_ns.full_cell(TIMES),
+        ),
         (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
         (Column("chips", whole, essential=False), lambda w: w.chips),
         (accuracy, lambda w: _share(w.r1)),
@@ -238,18 +233,6 @@ def instead_table(found: BundleCost) -> list[Table]:
         lambda w: "result" if w in least else "",
     )
     return [made.named("instead", "verdict")]
-
-
-def _cell(quantity: Quantity, units: Units) -> Content:
-    """A sum and its interval in one unit; a lower bound has no upper end."""
-    value, low, high = quantity.value, quantity.low, quantity.high
-    if value is None or low is None or high is None:
-        return None
-    size, _ = unit_of(value, units)
-    ends = f"[{two_digits(low / size)}, {two_digits(high / size)}]"
-    if quantity.lower_bound:
-        ends = f"[> {two_digits(low / size)}]"
-    return Cell(quantity.text(units), value, ends)
 
 
 def _rate(rate: Quantity) -> Content:

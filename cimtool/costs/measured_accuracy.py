@@ -13,6 +13,7 @@ from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.accuracy import WayAccuracy, accuracy_by_kind
 from cimtool.costs.scored_pairs import R1, ScoredPairs
+from cimtool.costs.ways import WayKind
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -29,12 +30,13 @@ def accuracy_of_rows(
     """The accuracy by the rows of a report, which end with the compiled model."""
     stages = {row.stage: row.with_interval(R1) for row in rows}
     built = list(stages.values())[-1] if stages else None
-    in_memory = bundle.program.gallery_items is not None
+    kind: WayKind = "digital" if bundle.program.gallery_items is None else "in the memory"
+    kind = kind if bundle.program.shortlist is None else "shortlist"
     known = accuracy_by_kind(
         stages.get(RAW_INT8),
         stages.get(f"Monte Carlo (K={samples})"),
         built,
-        "in the memory" if in_memory else "digital",
+        kind,
     )
     return WayAccuracy(known, items, source)
 

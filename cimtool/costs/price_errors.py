@@ -11,6 +11,12 @@ In a ratio, a price that both have moves both, and what is left of it counts onc
 loss of the energy above or below, relative to that energy. The factors that these give, each by the
 rule above, multiply; they are independent, so their logarithms add up in squares. Over a constant
 the ratio has the interval of the energy; without a common price, that of two independent energies.
+
+A common price cancels only for work that both do. What one does beyond the other, by the prices in
+the middle, is another set-up of the same circuits, whose price may differ by `setup_width`
+(`silicon.py`), and by no more than its interval. It counts if it moves the ratio further than the
+common price does. So two energies of the same price alone have a ratio with an interval, too,
+unless they are of the same work.
 """
 
 from __future__ import annotations
@@ -19,31 +25,65 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cimtool.base.intervals import Change
+from cimtool.costs.silicon import ErrorWidth, setup_width
+from cimtool.report.formats import digits, digits_apart
+from cimtool.report.table import Cell
 
-EnergyByPrice = Mapping[str, tuple[float, float]]
-"""An energy with one price, by name, at its lowest and at its highest, all others in the middle."""
+EnergyByPrice = Mapping[str, Change]
+"""The parts of an energy by the name of their price: in the middle, at its lowest and highest."""
 
+NOT_PRICED = Change(0.0, 0.0, 0.0)
 
-def ratio(value: float, ends: EnergyByPrice, by: float, other: EnergyByPrice) -> Change:
-    """The energy `value` as a multiple of the energy `by`; prices of one name move together."""
-    factors = []
-    for name in dict.fromkeys((*ends, *other)):
-        both = zip(ends.get(name, (value, value)), other.get(name, (by, by)), strict=True)
-        low, high = (_factor(above / value, below / by) for above, below in both)
-        factors.append((low, high))
-    up = _rise(factors)
-    down = _rise([(_factor(1.0, low), _factor(1.0, high)) for low, high in factors])
-    return Change(value / by, value / by / down, value / by * up)
+PriceEnds = tuple[float, float]
+"""The factors of a ratio as a price is at its lowest and at its highest."""
 
 
-def _factor(above: float, below: float) -> float:
-    """The factor of a ratio as the energies above and below change by these factors."""
+def ratio(above: EnergyByPrice, below: EnergyByPrice) -> Change:
+    """An energy as a multiple of another; prices of one name are common to both."""
+    totals = tuple(sum(one.value for one in energy.values()) for energy in (above, below))
+    up, down = list[PriceEnds](), list[PriceEnds]()
+    for name in dict.fromkeys((*above, *below)):
+        parts = above.get(name, NOT_PRICED), below.get(name, NOT_PRICED)
+        ends = _moved(parts, totals), _beyond(parts, totals, setup_width())
+        up.append(max(ends, key=max))
+        down.append(min(ends, key=min))
+    value = totals[0] / totals[1]
+    fall = _rise([(_quotient(1.0, low), _quotient(1.0, high)) for low, high in down])
+    return Change(value, value / fall, value * _rise(up))
+
+
+def _moved(parts: tuple[Change, Change], totals: tuple[float, ...]) -> PriceEnds:
+    """The factors as a price moves in both energies."""
+    shares = [
+        (1 + (one.low - one.value) / total, 1 + (one.high - one.value) / total)
+        for one, total in zip(parts, totals, strict=True)
+    ]
+    low, high = (_quotient(above, below) for above, below in zip(*shares, strict=True))
+    return low, high
+
+
+def _beyond(
+    parts: tuple[Change, Change], totals: tuple[float, ...], width: ErrorWidth
+) -> PriceEnds:
+    """The factors as the price moves of what one energy has beyond the other alone."""
+    above, below = parts
+    upper = above.value > below.value
+    one, total = (above, totals[0]) if upper else (below, totals[1])
+    if not one.value:
+        return 1.0, 1.0
+    share = abs(above.value - below.value) / total
+    low = 1 + share * (max(width.low, one.low / one.value) - 1)
+    high = 1 + share * (min(width.high, one.high / one.value) - 1)
+    return (low, high) if upper else (1 / low, 1 / high)
+
+
+def _quotient(above: float, below: float) -> float:
     if above == below:
         return 1.0
     return above / below if below else math.inf
 
 
-def _rise(factors: Sequence[tuple[float, float]]) -> float:
+def _rise(factors: Sequence[PriceEnds]) -> float:
     """The factor by which a ratio rises, by those at the lowest and at the highest of each price.
 
     A price that raises it at its highest is a gain of the energy above; one that raises it at its
@@ -54,3 +94,27 @@ def _rise(factors: Sequence[tuple[float, float]]) -> float:
     if left <= 0:
         return math.inf
     return math.exp(math.hypot(math.log(gained), math.log(left)))
+
+
+def times_text(ratio: Change) -> str:
+    """A multiple with its ends: `2 times (1.3 to 3)`; what no price bounds is left open.
+
+    It has two digits, or as many as tell its ends apart; energies of the same work have one value.
+    """
+    value, low, high = _shown(ratio)
+    if low == high:
+        return f"exactly {value} times"
+    if math.isinf(ratio.high):
+        return f"{value} times ({f'at least {low}' if ratio.low > 0 else 'no end is known'})"
+    return f"{value} times ({f'{low} to {high}' if ratio.low > 0 else f'at most {high}'})"
+
+
+def times_cell(ratio: Change) -> Cell:
+    """A multiple in a table, its ends beside it unless it is exact."""
+    value, low, high = _shown(ratio)
+    return Cell(value, ratio.value, "" if low == high else f"[{low}, {high}]")
+
+
+def _shown(ratio: Change) -> tuple[str, ...]:
+    count = digits_apart(ratio.low, ratio.high)
+    return tuple(digits(one, count) for one in (ratio.value, ratio.low, ratio.high))

@@ -9,7 +9,7 @@ from cimtool.costs.charges import digital_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import Operations, digital_products, elements, width
 from cimtool.costs.overheads import with_leakage
-from cimtool.costs.price_errors import ratio
+from cimtool.costs.price_errors import ratio, times_text
 from cimtool.costs.totals import Cost
 from cimtool.report.document import Sentence, Tone
 
@@ -58,17 +58,11 @@ class TimesRaw:
         if one.high < 1 and not self.lower_bound:
             tone = "good"
         return Sentence(
-            f"Energy per query: {least}{two_digits(one.value)} times ({two_digits(one.low)} to "
-            f"{two_digits(one.high)}) that of raw rows in int8 among {self.items:,} items.",
+            f"Energy per query: {least}{times_text(one)} that of raw rows in int8 among "
+            f"{self.items:,} items.",
             "verdict",
             tone,
         )
-
-
-def two_digits(value: float) -> str:
-    """Two significant digits, without an exponent where a number is large."""
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def times_raw(estimate: Estimate) -> TimesRaw | None:
@@ -79,5 +73,5 @@ def times_raw(estimate: Estimate) -> TimesRaw | None:
     own, other = query.energy_pj, raw.energy_pj
     if not (own.value and other.value):
         return None
-    times = ratio(own.value, query.energy_by_price, other.value, raw.energy_by_price)
+    times = ratio(query.energy_by_price, raw.energy_by_price)
     return TimesRaw(times, estimate.gallery, own.lower_bound)

@@ -235,7 +235,7 @@ def prediction(ratios: Sequence[float]) -> ErrorWidth:
 
 
 def repetition(ratios: Sequence[float]) -> ErrorWidth:
-    """The same for two figures of one chip, whose order says nothing: their mean is 1."""
+    """The same for two figures of each chip, whose order says nothing: their mean is 1."""
     half = student_quantile(len(ratios)) * math.sqrt(fmean(one**2 for one in ratios))
     return ErrorWidth(math.exp(-half), math.exp(half), len(ratios))
 
@@ -291,6 +291,24 @@ def converter_width() -> ErrorWidth:
 def measured_width() -> ErrorWidth:
     """The width of a measured figure of a chip's own."""
     return repetition(list(repeated_ratios().values()))
+
+
+def setup_ratios() -> dict[str, float]:
+    """The largest difference of log ratios over set-ups of a chip at one supply, by chip.
+
+    Set-ups are other bits, rows or phases; points that are left out do not count.
+    """
+    found: dict[tuple[str, float | None], list[float]] = {}
+    for one in held_points():
+        if not one.left_out:
+            found.setdefault((one.chip.name, one.point.supply), []).append(one.log_ratio)
+    return {name: max(many) - min(many) for (name, _), many in found.items() if len(many) > 1}
+
+
+@cache
+def setup_width() -> ErrorWidth:
+    """The width of a price in one set-up of a chip, if its error in another is known."""
+    return repetition(list(setup_ratios().values()))
 
 
 @dataclass(frozen=True)

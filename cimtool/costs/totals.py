@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cimtool.base.intervals import Change
 from cimtool.costs.operations import Operations
-from cimtool.report.formats import NOT_GIVEN, Units, coverage, scaled
-from cimtool.report.table import Cell
+from cimtool.report.formats import NOT_GIVEN, Units, coverage, digits, digits_apart, scaled, unit_of
+from cimtool.report.table import Cell, Content
 
 WELL_COVERED = 0.95
 """Below this coverage, a headline states the coverage on the same line."""
@@ -64,6 +65,19 @@ class Quantity:
     def cell(self, units: Units) -> Cell:
         """The sum as a table's cell."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
+
+    def full_cell(self, units: Units) -> Content:
+        """The sum with its ends in the same unit, `2.5 nJ [1.2, 6.1]`; nothing if it is unknown.
+
+        A lower bound has no upper end.
+        """
+        if self.value is None or self.low is None or self.high is None:
+            return None
+        size, _ = unit_of(self.value, units)
+        count = digits_apart(self.low, self.high)
+        low, high = (digits(end / size, count) for end in (self.low, self.high))
+        ends = f"[> {low}]" if self.lower_bound else f"[{low}, {high}]"
+        return replace(self.cell(units), note=ends)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -183,16 +197,13 @@ class Cost:
         return independent(self._energy_of(names) for names in COMMON_ERRORS)
 
     @property
-    def energy_by_price(self) -> dict[str, tuple[float, float]]:
-        """The energy with the prices of one group at their lowest and at their highest.
-
-        A group of COMMON_ERRORS is named by its first part; all others are in the middle.
-        """
-        total, found = self._energy_of(PARTS).value or 0.0, {}
+    def energy_by_price(self) -> dict[str, Change]:
+        """The energy of each group of COMMON_ERRORS, by its first part: prices off together."""
+        found = {}
         for names in COMMON_ERRORS:
             one = self._energy_of(names)
             if one.value is not None and one.low is not None and one.high is not None:
-                found[names[0]] = total - one.value + one.low, total - one.value + one.high
+                found[names[0]] = Change(one.value, one.low, one.high)
         return found
 
     def _energy_of(self, names: Iterable[str]) -> Quantity:

@@ -36,11 +36,11 @@ class GalleryWay:
     """One way to answer a query against `items`; None: unknown.
 
     `energy_pj` is of a whole query, its text encoded if the way needs that, as one of `batch`
-    queries that are answered at once, in `latency_ns`. `by_price` is the energy with one price at
-    either end; ways have prices of the same name in common. `chips` hold the model and the gallery;
-    `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts, `recall`
-    the share of them whose best item a shortlist holds, both among `measured_of` items, of a list
-    of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
+    queries that are answered at once, in `latency_ns`. `by_price` are its parts by the name of
+    their price; ways have prices of the same name in common. `chips` hold the model and the
+    gallery; `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts,
+    `recall` the share of them whose best item a shortlist holds, both among `measured_of` items, of
+    a list of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
     `unmeasured` has the reason that R@1 of a list is not measured, `refused` that the way is not
     possible. `note` describes it. `loads`: the items are loaded into arrays for each query, or
     batch.
@@ -96,6 +96,7 @@ class GalleryWay:
             vars(self)
             | {name: getattr(self, name).to_json() for name in names}
             | {name: None if one is None else vars(one) for name, one in shares.items()}
+            | {"by_price": {name: vars(one) for name, one in self.by_price.items()}}
         )
 
 
@@ -155,12 +156,9 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     Prices of the same name are off together in both (`price_errors.py`). Parts without a price
     leave an end open.
     """
-    (value, ends), (by, other_ends) = (
-        (way.energy_pj.value, _by_price(way)) for way in (one, other)
-    )
-    if not (one.known and other.known and value and by):
+    if not (one.known and other.known):
         return None
-    found = ratio(value, ends, by, other_ends)
+    found = ratio(_by_price(one), _by_price(other))
     low = 0.0 if other.energy_pj.lower_bound else found.low
     high = math.inf if one.energy_pj.lower_bound else found.high
     return Change(found.value, low, high)
@@ -169,7 +167,8 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
 def _by_price(way: GalleryWay) -> EnergyByPrice:
     """The energy by price; all prices of its place are one if they are not told apart."""
     energy = way.energy_pj
-    return way.by_price or {way.place: (energy.low or 0.0, energy.high or 0.0)}
+    whole = Change(energy.value or 0.0, energy.low or 0.0, energy.high or 0.0)
+    return way.by_price or {way.place: whole}
 
 
 def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cimtool.base.errors import ArgumentError
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import yields_of
+from cimtool.experiments.objectives import CostObjective
+from cimtool.experiments.point_cost import known_costs
 from cimtool.reference.limits import check_metrics, within
 
 ENERGY = "energy_pj"
@@ -20,7 +22,11 @@ WORK = "score_multiplications"
 SCORE_COSTS = COSTS | {WORK: "multiplications of a score"}
 """Costs of points whose scores differ; multiplications are comparable on all hardware."""
 
+OBJECTIVE, ORIGIN = "objective", "objective_origin"
+"""The objective of a point, relative to the first one's, and what it must share to be compared."""
+
 SHORT_COSTS = {
+    OBJECTIVE: "objective",
     ENERGY: "energy",
     "conversions": "conversions",
     "arrays": "arrays",
@@ -38,12 +44,16 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     If a part has no price, the energy is a lower bound, and a missing converter is not a saving. So
     only points that lack the same parts are kept: the fewest that any point lacks. Energies from a
     target's figures are not compared with energies from reference prices. Arrays and conversions
-    are compared only within the same `units`, because other hardware counts differently.
+    are compared only within the same `units`, because other hardware counts differently. For an
+    objective both hold, if energies or counts take part in it.
     """
     done = [index for index, one in enumerate(outcomes) if one.error is None]
     known = [index for index in done if outcomes[index].cost[cost] is not None]
     if not known or cost == WORK:
         return [known] if known else []
+    if cost == OBJECTIVE:
+        origins = dict.fromkeys(outcomes[index].cost[ORIGIN] for index in known)
+        return [[i for i in known if outcomes[i].cost[ORIGIN] == origin] for origin in origins]
     if cost != ENERGY:
         names = dict.fromkeys(units[index] for index in known)
         return [[index for index in known if units[index] == name] for name in names]
@@ -52,6 +62,33 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     whole = [index for index in known if missing[index] == fewest]
     bases = dict.fromkeys(outcomes[index].cost["energy_basis"] for index in whole)
     return [[i for i in whole if outcomes[i].cost["energy_basis"] == basis] for basis in bases]
+
+
+def with_objective(
+    outcomes: Sequence[Outcome], objective: CostObjective, units: Sequence[str]
+) -> list[Outcome]:
+    """The outcomes with their OBJECTIVE, a multiple of that of the first that has all its costs.
+
+    Points that lack a part of a cost have none.
+    """
+    known = [known_costs(one.cost) for one in outcomes]
+    first = next((one for one in known if objective.weights.keys() <= one.keys()), {})
+    objective = replace(objective, first=first)
+    total = sum(objective.weights.values())
+    found = []
+    for one, costs, unit in zip(outcomes, known, units, strict=True):
+        if one.error is not None:
+            found.append(one)
+            continue
+        own: dict[str, Any] = {OBJECTIVE: None, ORIGIN: None}
+        if objective.weights.keys() <= costs.keys():
+            of_energy = one.cost["energy_basis"] if objective.of_energy else None
+            of_counts = unit if objective.of_counts else None
+            price = sum(w * objective.share(name, costs) for name, w in objective.weights.items())
+            own = {OBJECTIVE: price / total}
+            own[ORIGIN] = "; ".join(filter(None, (of_energy, of_counts)))
+        found.append(replace(one, cost={**one.cost, **own}))
+    return found
 
 
 def drifting(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
@@ -187,9 +224,11 @@ def cheapest(
     budget: DriftBudget,
     units: Sequence[str],
     sampled: Collection[int] = (),
+    costs: Sequence[str] = tuple(COSTS),
 ) -> Choice:
     """The cheapest point within `budget`; `sampled` points are not compiled and are left out.
 
+    The first of `costs` decides that can be compared over all of these points.
     Energy decides if all of these points have a complete and comparable one; else conversions, if
     all points convert; else arrays. Among points of equal cost, the score with the fewest
     multiplications wins, then the smallest drift.
@@ -204,7 +243,7 @@ def cheapest(
         one = outcomes[index]
         return one.cost[cost], one.cost.get(WORK, 0), one.metrics.get(DRIFT, math.inf), index
 
-    for cost in COSTS:
+    for cost in costs:
         if cost == ENERGY and partial_sums:
             continue
         # A cost of 0 is no reason to choose: arrays that add digitally convert nothing, at a price.

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.intervals import Change
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.price_errors import EnergyByPrice, ratio
 from cimtool.costs.totals import Quantity
 from cimtool.experiments.objectives import COSTS, CostName, CostObjective
 from cimtool.experiments.widths import (
@@ -31,10 +33,26 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LEFT_OUT
 from cimtool.passes.gallery import SHORTLIST
 
+PRICED: tuple[CostName, ...] = ("query_energy", "encoding_energy", "latency")
+"""Costs that prices make; the others are counts."""
+
 BitsKey = tuple[tuple[Width, int], ...]
 
 WORTHWHILE = 0.001
 """A width that can save less than this share errs for nothing, and keeps its bits."""
+
+
+@dataclass(frozen=True)
+class PricedChange:
+    """A cost that prices make, with highest bits and with chosen ones, and their ratio.
+
+    `times_first` is the ratio to the highest bits of the first start.
+    """
+
+    before: Quantity
+    after: Quantity
+    times: Change
+    times_first: Change
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +118,19 @@ class ChoiceCosts:
         """All costs; NaN for energies and a latency of which a part has no figure."""
         return {name: self._costs(bits, COSTS)[name] for name in COSTS}
 
+    def changes(self, chosen: BitAssignment, first: ChoiceCosts) -> dict[CostName, PricedChange]:
+        """Energies and the latency of the highest bits and of `chosen` ones, if they are known."""
+        places = (self, self.bits), (self, chosen), (first, first.bits)
+        made: dict[CostName, PricedChange] = {}
+        for name in PRICED:
+            if any(math.isnan(of.cost(bits)[name]) for of, bits in places):
+                continue
+            estimates = [of._estimate(bits) for of, bits in places]
+            before, after, _ = (_quantity(one, name) for one in estimates)
+            highest, parts, of_first = (_by_price(one, name) for one in estimates)
+            made[name] = PricedChange(before, after, ratio(parts, highest), ratio(parts, of_first))
+        return made
+
     def _costs(self, bits: BitAssignment, names: Collection[CostName]) -> dict[CostName, float]:
         """Some costs at least: schedules take most of the time, and counts need none."""
         known = self._known.setdefault(tuple(sorted(bits.items())), {})
@@ -160,13 +191,25 @@ def _cost(found: Estimate, name: CostName) -> float:
         return found.floorplan.arrays
     if name == "conversions":
         return found.conversions
+    total = _quantity(found, name)
+    return math.nan if total.value is None or total.lower_bound else total.value
+
+
+def _quantity(found: Estimate, name: CostName) -> Quantity:
+    """An energy or the latency of an estimate with a gallery."""
     if name == "encoding_energy":
-        return _whole((found.text + found.video).energy_pj)
+        return (found.text + found.video).energy_pj
     query = found.query
     assert query is not None
-    return _whole(query.energy_pj if name == "query_energy" else query.latency_ns)
+    return query.energy_pj if name == "query_energy" else query.latency_ns
 
 
-def _whole(total: Quantity) -> float:
-    """A total; NaN if it is a lower bound."""
-    return math.nan if total.value is None or total.lower_bound else total.value
+def _by_price(found: Estimate, name: CostName) -> EnergyByPrice:
+    """The parts of a cost by their price; the times of a schedule move together."""
+    query = found.query
+    assert query is not None
+    if name == "latency":
+        time = query.latency_ns
+        return {name: Change(time.value or 0.0, time.low or 0.0, time.high or 0.0)}
+    cost = query if name == "query_energy" else found.text + found.video
+    return cost.energy_by_price

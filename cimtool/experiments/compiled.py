@@ -7,7 +7,7 @@ evaluator, so points with the same calibration calibrate once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ from cimtool.base.progress import Say, silent
 from cimtool.base.typed_fields import made_of
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
-from cimtool.costs.raw_rows import TimesRaw, times_raw
-from cimtool.costs.render import score_multiplications
+from cimtool.costs.raw_rows import TimesRaw
 from cimtool.costs.wider_gallery import GalleryPair
 from cimtool.experiments.dies import DieRequest, spread_over_dies
+from cimtool.experiments.point_cost import PointCost, cost_of
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SweepReferences, trained_gaussians
 from cimtool.experiments.shortlists import Shortlist, left_by
@@ -429,80 +429,3 @@ def _failed(error: Exception) -> Outcome:
     if isinstance(error, MemoryError):
         return Outcome(f"not enough memory: {error}")
     return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
-
-
-@dataclass(frozen=True)
-class PointCost:
-    """The cost of a point, by the names in its file; None if unknown or not applicable."""
-
-    arrays: int | None
-    chips: int | None
-    loads: int | None
-    cells: int | None
-    area_mm2: float | None
-    area_missing: str | None
-    conversions: int | None
-    encoding_energy_pj: float | None
-    encoding_energy_missing: str
-    energy_pj: float | None
-    energy_low_pj: float | None
-    energy_high_pj: float | None
-    energy_missing: str
-    latency_ns: float | None
-    latency_missing: str
-    energy_coverage: float | None
-    energy_basis: str | None
-    score_multiplications: int
-    sigmoids: int
-    random_normals: int
-    gallery_bytes: int | None
-    energy_to_raw: float | None
-    energy_to_raw_low: float | None
-    energy_to_raw_high: float | None
-
-
-def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
-    """The cost of a point on its target, to encode a text and a video, and of a query.
-
-    `energy_to_raw` is the query's energy as a multiple of that of raw rows in int8. Energy in pJ,
-    latency in ns and area in mm2 are None if the target gives no figures, and lower
-    bounds if parts are missing. For Monte Carlo (`sampled`, with stored samples), energy and
-    latency cover the query's encoding and its sampled score; arrays and area are None.
-    """
-    cost: dict[str, Any] = dict.fromkeys(one.name for one in fields(PointCost))
-    if sampled:
-        assert found.montecarlo is not None
-        way, text = found.montecarlo.stored, found.text
-        energy, latency = text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns
-        cost |= {"energy_basis": text.basis, "score_multiplications": way.multiplications}
-        cost |= {"sigmoids": way.sigmoids, "random_normals": way.random_normals}
-        cost |= {"gallery_bytes": way.gallery_bytes}
-    else:
-        query, plan, score, own = found.query, found.floorplan, found.score, found.settings
-        assert query is not None
-        assert score is not None
-        energy, latency = query.energy_pj, query.latency_ns
-        cost |= {"arrays": plan.arrays, "chips": plan.chips, "loads": plan.loads}
-        if own.rows is not None and own.columns is not None:
-            cost["cells"] = plan.arrays * own.rows * own.columns  # redundant and idle ones too
-        area = found.area.total
-        cost |= {"area_mm2": area.value, "area_missing": "; ".join(area.missing)}
-        cost |= {"conversions": query.conversions}
-        cost |= {"energy_coverage": query.coverage, "energy_basis": query.basis}
-        cost |= {"score_multiplications": score_multiplications(score), "sigmoids": 0}
-        cost |= {"random_normals": 0, "gallery_bytes": found.gallery_bytes}
-        if (times := times_raw(found)) is not None:
-            ends = times.times.value, times.times.low, times.times.high
-            names = (f"energy_to_raw{end}" for end in ("", "_low", "_high"))
-            cost |= dict(zip(names, ends, strict=True))
-    encoding = (found.text + found.video).energy_pj
-    return cost | {
-        "encoding_energy_pj": encoding.value,
-        "encoding_energy_missing": "; ".join(encoding.missing),
-        "energy_pj": energy.value,
-        "energy_low_pj": energy.low,
-        "energy_high_pj": energy.high,
-        "energy_missing": "; ".join(energy.missing),
-        "latency_ns": latency.value,
-        "latency_missing": "; ".join(latency.missing),
-    }

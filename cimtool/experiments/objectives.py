@@ -65,6 +65,11 @@ class CostObjective:
         return "query_energy" in self.weights or "encoding_energy" in self.weights
 
     @property
+    def of_counts(self) -> bool:
+        """True if counts take part in it."""
+        return bool(TIES.keys() & self.weights.keys())
+
+    @property
     def _tie(self) -> CostName | None:
         """The count that breaks ties, of a single one."""
         first, *others = self.weights
@@ -77,10 +82,11 @@ class CostObjective:
 
     def prices(self, costs: Mapping[CostName, float]) -> tuple[float, ...]:
         """The weighted sum of costs, and for a single count the one that breaks ties."""
-        own = sum(weight * self._share(name, costs) for name, weight in self.weights.items())
-        return (own,) if self._tie is None else (own, self._share(self._tie, costs))
+        own = sum(weight * self.share(name, costs) for name, weight in self.weights.items())
+        return (own,) if self._tie is None else (own, self.share(self._tie, costs))
 
-    def _share(self, name: CostName, costs: Mapping[CostName, float]) -> float:
+    def share(self, name: CostName, costs: Mapping[CostName, float]) -> float:
+        """A cost as a share of what it is in `first`."""
         return costs[name] / (self.first.get(name, 1.0) or 1.0)
 
 

@@ -18,6 +18,7 @@ from cimtool.base.options import (
     MetricLimits,
     NameList,
     OneName,
+    Record,
     Word,
     Words,
     option,
@@ -41,12 +42,29 @@ VARIED = ("adc_bits", "references", "rows_active", "score_mapping", "shortlist")
 class VerdictOptions(WithDistractors):
     """The other ways that the verdict compares with: raw rows in a gallery, and sampling."""
 
+    gallery: int | None = optional(
+        "Items that a query is priced among and R@1 is extrapolated to [default: those measured].",
+        "N",
+        at_least=2,
+    )
     samples: int = option(
         "Monte Carlo samples per side of the verdict.", "K", at_least=1, default=DEFAULT_SAMPLES
     )
 
 
-class SweepOptions(ModelArguments, JudgedData, SeenData, VerdictOptions, WorkerOptions):
+class ObjectiveOption(Record):
+    """The cost that chooses among points or bits."""
+
+    objective: str | None = optional(
+        f"Cost to lower: {', '.join(COSTS)}, or a sum such as {EXAMPLE} of shares of what the "
+        "first has.",
+        Word("COST|COST=WEIGHT,..."),
+    )
+
+
+class SweepOptions(
+    ModelArguments, JudgedData, SeenData, VerdictOptions, ObjectiveOption, WorkerOptions
+):
     """The options of `sweep`."""
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
@@ -85,7 +103,13 @@ class SweepOptions(ModelArguments, JudgedData, SeenData, VerdictOptions, WorkerO
 
 
 class TuneOptions(
-    BuildOptions, JudgedData, SettingOptions, SeenData, VerdictOptions, WorkerOptions
+    BuildOptions,
+    JudgedData,
+    SettingOptions,
+    SeenData,
+    VerdictOptions,
+    ObjectiveOption,
+    WorkerOptions,
 ):
     """The options of `tune`."""
 
@@ -94,11 +118,6 @@ class TuneOptions(
     )
     budget: Mapping[str, float] = option(
         "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
-    )
-    objective: str | None = optional(
-        f"Cost to lower: {', '.join(COSTS)}, or a sum of shares of the start such as {EXAMPLE} "
-        "(query_energy with {gallery}, else arrays).",
-        Word("COST|COST=WEIGHT,..."),
     )
     grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",

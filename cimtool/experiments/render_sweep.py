@@ -17,7 +17,7 @@ from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.experiments.budgets import (
     DRIFT,
     ENERGY,
-    SCORE_COSTS,
+    OBJECTIVE,
     SHORT_COSTS,
     WORK,
     Choice,
@@ -30,6 +30,8 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
+from cimtool.experiments.objectives import CostObjective
+from cimtool.experiments.point_cost import OF_CHOICES, quantity_of
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -49,6 +51,7 @@ from cimtool.report.formats import (
     SIZES,
     TIMES,
     NumberFormat,
+    Units,
     counted,
     coverage,
     four_digits,
@@ -229,24 +232,30 @@ def _budget_sentences(found: Sweep, choice: Choice) -> list[str]:
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
     chosen = found.outcomes[choice.index]
-    price = cost_text(chosen.cost, choice.cost)
+    called, price = found.costs[choice.cost], cost_text(chosen.cost, choice.cost)
+    if choice.cost == OBJECTIVE and found.objective is not None:
+        called, price = found.objective.text, _objective_text(chosen.cost, found.objective)
     if choice.cost == ENERGY:
-        price, known_of = (
-            _quantity(chosen.cost, ENERGY).full_text(ENERGIES),
-            chosen.cost["energy_coverage"],
-        )
+        known_of = chosen.cost["energy_coverage"]
         if known_of is not None and known_of < WELL_COVERED:
             price += f", {coverage_text(known_of)}"
     values = values_text(found.points[choice.index].named)
-    lines = [
-        f"cheapest of {within}: point {choice.index} ({values}), by "
-        f"{SCORE_COSTS[choice.cost]}: {price}"
-    ]
+    lines = [f"cheapest of {within}: point {choice.index} ({values}), by {called}: {price}"]
     for name, most in choice.budget.limits.items():
         ends = chosen.intervals.get(name)
         of = "" if ends is None else f" ({ends[0]:.4g} to {ends[1]:.4g})"
         lines.append(f"its {name} is {chosen.metrics[name]:.4g}{of}; the limit is {most:g}")
     return [*lines, *(f"its yield is {one.text}" for one in found.yields[choice.index])]
+
+
+def _objective_text(cost: Mapping[str, Any], objective: CostObjective) -> str:
+    """The costs of an objective, each with its interval or a count."""
+    keys = [OF_CHOICES[name] for name in objective.weights]
+    texts = [cost_text(cost, key) for key in keys]
+    if len(texts) == 1:
+        return texts[0]
+    names = zip(objective.weights, texts, strict=True)
+    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in names)
 
 
 @dataclass(frozen=True)
@@ -351,7 +360,8 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
                 return Cell(scaled(amount, SIZES), amount)
             if name not in AMOUNTS:
                 return amount
-            cell = _quantity(line.outcome.cost, name).cell(AMOUNTS[name][0])
+            quantity, units = _quantity(line.outcome.cost, name)
+            cell = quantity.cell(units)
             return replace(cell, text=f"({cell.text})") if name == ENERGY and line.apart else cell
 
         return content
@@ -394,6 +404,9 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         yield Column(f"yield, %,\n{time}", percent, help_), kept(time)
         help_ = "dies whose interval over queries holds a limit"
         yield more("dies\nin doubt", whole, help_), doubt(time)
+    if found.objective is not None:
+        help_ = f"{found.objective.text}, shares of what the first point costs"
+        yield Column("objective", four_digits, help_), cost(OBJECTIVE)
     priced = any(one.cost[ENERGY] is not None for one in done)
     help_ = "arrays of the target that hold the projectors"
     yield Column("arrays", whole, help_, essential=not priced), cost("arrays")
@@ -419,22 +432,25 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     yield more("gallery", whole, help_), cost("gallery_bytes")
 
 
-AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
-"""Costs that may be unknown or lower bounds: their units, and the name of their missing parts."""
+AMOUNTS = {
+    "energy_pj": ("energy", ENERGIES),
+    "encoding_energy_pj": ("encoding_energy", ENERGIES),
+    "latency_ns": ("latency", TIMES),
+}
+"""Costs that may be unknown or lower bounds: their names, and the units to show them in."""
 
 
-def _quantity(cost: Mapping[str, Any], name: str) -> Quantity:
-    missing = cost.get(AMOUNTS[name][1])
-    ends = (cost.get(name.replace("_pj", f"_{end}_pj")) for end in ("low", "high"))
-    low, high = ends if name == ENERGY else (None, None)
-    return Quantity(cost[name], (missing,) if missing else (), low, high)
+def _quantity(cost: Mapping[str, Any], name: str) -> tuple[Quantity, Units]:
+    called, units = AMOUNTS[name]
+    return quantity_of(cost, called), units
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:
-    """One cost of a point with its unit, `>` before a lower bound, or "not given"."""
+    """One cost of a point with its unit and interval, `>` before a lower bound, or "not given"."""
     if name in AMOUNTS:
-        return _quantity(cost, name).cell(AMOUNTS[name][0]).text
-    return f"{cost[name]:,}"
+        quantity, units = _quantity(cost, name)
+        return quantity.full_text(units)
+    return f"{cost[name]:.4g}" if name == OBJECTIVE else f"{cost[name]:,}"
 
 
 def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:

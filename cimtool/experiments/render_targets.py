@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_names
+from cimtool.costs.price_errors import ratio, times_cell, times_text
 from cimtool.costs.totals import Quantity
 from cimtool.experiments.budgets import DRIFT, ENERGY, held_text
+from cimtool.experiments.point_cost import quantity_of
 from cimtool.experiments.render_sweep import sizes_of
 from cimtool.experiments.target_comparison import WAYS, TargetComparison, TargetRow
 from cimtool.reference.measures import RANKINGS
@@ -69,21 +72,22 @@ def summary(found: TargetComparison) -> Iterator[Sentence]:
         yield Sentence(f"{said}; the energy of none is known.", "verdict")
         return
     best = priced[0]
+    energy = _amount(best, "energy")
     yield Sentence(
         f"{said}; a query among {found.gallery:,} items takes least on {_named(best)}: "
-        f"{_energy(best).full_text(ENERGIES)}, latency {_latency(best).text(TIMES)}, "
+        f"{energy.full_text(ENERGIES)}, latency {_amount(best, 'latency').full_text(TIMES)}, "
         f"{_needs(best)}.",
         "verdict",
         "good",
     )
     other = next((row for row in priced if row.way != best.way), None)
     if other is not None:
-        times = _energy(other).value or 0.0
-        times /= _energy(best).value or 1.0
+        least = _amount(other, "energy")
+        times = ratio({"of the other": _as_change(least)}, {"of the best": _as_change(energy)})
         yield Sentence(
             f"With the gallery {WAYS.get(other.way, other.way)} the least is "
-            f"{_energy(other).text(ENERGIES)} on {other.target}, {times:,.1f} times as much, "
-            f"{_needs(other)}."
+            f"{least.full_text(ENERGIES)} on {other.target}, {times_text(times)} as much if no "
+            f"price is common to both, {_needs(other)}."
         )
     if not best.surely:
         yield Sentence(
@@ -102,22 +106,12 @@ def _needs(row: TargetRow) -> str:
     return arrays if chips is None else f"{arrays} on {counted(chips, 'chip')}"
 
 
-def _energy(row: TargetRow) -> Quantity:
-    cost = row.outcome.cost
-    missing = (cost["energy_missing"],) if cost["energy_missing"] else ()
-    return Quantity(cost[ENERGY], missing, cost["energy_low_pj"], cost["energy_high_pj"])
+def _as_change(known: Quantity) -> Change:
+    return Change(known.value or 0.0, known.low or 0.0, known.high or 0.0)
 
 
-def _latency(row: TargetRow) -> Quantity:
-    cost = row.outcome.cost
-    missing = cost["latency_missing"]
-    return Quantity(cost["latency_ns"], (missing,) if missing else ())
-
-
-def _encoding(row: TargetRow) -> Quantity:
-    cost = row.outcome.cost
-    missing = cost["encoding_energy_missing"]
-    return Quantity(cost["encoding_energy_pj"], (missing,) if missing else ())
+def _amount(row: TargetRow, name: str) -> Quantity:
+    return quantity_of(row.outcome.cost, name)
 
 
 def target_table(found: TargetComparison) -> Table:
@@ -134,8 +128,8 @@ def target_table(found: TargetComparison) -> Table:
     def measured(name: str) -> Callable[[TargetRow], Content]:
         return lambda row: row.outcome.cell(name, percent)
 
-    def amount(of: Callable[[TargetRow], Quantity], units: Units) -> Callable[[TargetRow], Content]:
-        return lambda row: None if row.reason else of(row).cell(units)
+    def measure(name: str, units: Units) -> Callable[[TargetRow], Content]:
+        return lambda row: None if row.reason else _amount(row, name).full_cell(units)
 
     def sampled(row: TargetRow) -> Content:
         worth = row.outcome.worth
@@ -144,7 +138,7 @@ def target_table(found: TargetComparison) -> Table:
 
     def raw(row: TargetRow) -> Content:
         times = row.outcome.times_raw
-        return None if times is None else interval_cell(times.times, "{:.2g}".format)
+        return None if times is None else times_cell(times.times)
 
     within = "yes: the interval keeps it too; value: its value alone does"
     energy = f"of one query among {found.gallery:,} items; > is a lower bound: parts have no price"
@@ -158,8 +152,8 @@ def target_table(found: TargetComparison) -> Table:
             _way,
         ),
         (Column("within\nbudget", help=within), _state),
-        (Column("query", help=energy), amount(_energy, ENERGIES)),
-        (Column("latency", help="of the same query"), amount(_latency, TIMES)),
+        (Column("query", help=energy), measure("energy", ENERGIES)),
+        (Column("latency", help="of the same query"), measure("latency", TIMES)),
         (Column("arrays", whole), cost("arrays")),
         (more("chips", whole, "- if their size is not known"), cost("chips")),
         *(
@@ -177,7 +171,10 @@ def target_table(found: TargetComparison) -> Table:
             for name in dict.fromkeys((*found.budget.limits, DRIFT))
         ),
         (more("as Monte\nCarlo, K", whole, "K of the same centred error"), sampled),
-        (Column("encoding", help="energy of a text and a video"), amount(_encoding, ENERGIES)),
+        (
+            Column("encoding", help="energy of a text and a video"),
+            measure("encoding_energy", ENERGIES),
+        ),
         (more("times\nraw rows", help="energy of int8 rows in digital"), raw),
     )
     title = f"{points.model}, a query among {found.gallery:,} items"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import get_args
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_names
+from cimtool.costs.price_errors import times_cell, times_text
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.engine import values_text
 from cimtool.experiments.objectives import COSTS, CostName, CostObjective
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 from cimtool.experiments.widths import Attempt
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.reference.queries import led
@@ -21,12 +24,13 @@ from cimtool.report.formats import (
     NOT_GIVEN,
     TIMES,
     NumberFormat,
+    Units,
     four_digits,
     percent,
     scaled,
     whole,
 )
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.table import Column, Content, Table, make_table
 
 
 def document(found: Tuned) -> Document:
@@ -42,6 +46,7 @@ def document(found: Tuned) -> Document:
         (
             *found.remarks.blocks(found.verdict),
             *map(Sentence, _outcome(found)),
+            cost_table(found).named("costs"),
             bit_table(found).named("bits"),
             figure_table(found).named("figures"),
             *starts,
@@ -56,14 +61,13 @@ def document(found: Tuned) -> Document:
 
 def _outcome(found: Tuned) -> Iterator[str]:
     """Sentences on the costs before and after, on the limits, and on steps taken back."""
-    yield "; ".join(_changes(found))
+    yield "; ".join(_change(found, cost) for cost in found.objective)
     first, chosen = found.starts[0], next(one for one in found.starts if one.chosen)
     if first is not chosen:
-        costs = CostObjective(found.objective, first.first)
-        share = costs.prices(found.chosen_cost)[0] / costs.prices(first.first)[0]
+        objective = CostObjective(found.objective, first.first)
         yield (
             f"from {values_text(chosen.values)}; against {values_text(first.values)} with its "
-            f"highest bits, {share:.2g} times the {costs.text}"
+            f"highest bits, {times_text(_times_first(found, objective))} the {objective.text}"
         )
     if found.features:
         mu, variance = found.features.values()
@@ -93,16 +97,48 @@ def _ways_tried(found: Tuned) -> Iterator[str]:
     yield from found.untried
 
 
-def _changes(found: Tuned) -> Iterator[str]:
-    """Each cost before and after, those of the objective first, with its share."""
-    for cost in (*found.objective, *(name for name in COSTS if name not in found.objective)):
+def _change(found: Tuned, cost: CostName) -> str:
+    """A cost of the objective before and after: a count, or a figure with its interval."""
+    called, one = _called(cost, found), found.changes.get(cost)
+    if one is None:
+        was, now = found.start_cost[cost], found.chosen_cost[cost]
+        return f"{called}: {was:,} -> {now:,} ({now / was:.2f} times)"
+    before, after = (of.full_text(UNITS[cost]) for of in (one.before, one.after))
+    return f"{called}: {before} -> {after}, {times_text(one.times)}"
+
+
+def _times_first(found: Tuned, objective: CostObjective) -> Change:
+    """The objective as a multiple of that of the first start; terms of a sum are off together."""
+    total, terms = sum(objective.weights.values()), list[tuple[float, Change]]()
+    for name, weight in objective.weights.items():
+        count = found.chosen_cost[name] / (objective.first[name] or 1.0)
+        known = found.changes.get(name)
+        own = Change(count, count, count) if known is None else known.times_first
+        terms.append((weight / total, own))
+    ends = ("value", "low", "high")
+    return Change(*(sum(share * getattr(one, end) for share, one in terms) for end in ends))
+
+
+def cost_table(found: Tuned) -> Table:
+    """All costs of the highest bits and of those that were chosen; energies have intervals."""
+    rows: list[tuple[Content, ...]] = []
+    for cost in COSTS:
         before, after = found.start_cost[cost], found.chosen_cost[cost]
-        said = f"{_called(cost, found)}: "
-        if math.isnan(before):
-            yield said + NOT_GIVEN
-            continue
-        share = f" ({after / before:.2f} times)" if before and cost in found.objective else ""
-        yield f"{said}{_form(cost)(before)} -> {_form(cost)(after)}{share}"
+        one, called = found.changes.get(cost), _called(cost, found)
+        if one is not None:
+            cells = (of.full_cell(UNITS[cost]) for of in (one.before, one.after))
+            rows.append((called, *cells, times_cell(one.times)))
+        elif math.isnan(before) or math.isnan(after):
+            rows.append((called, NOT_GIVEN, NOT_GIVEN, None))
+        else:
+            rows.append((called, before, after, f"{after / before:.2f}" if before else None))
+    columns = (
+        Column("cost"),
+        Column("the highest bits", whole, "with its interval"),
+        Column("chosen", whole, "with its interval"),
+        Column("times", whole, "prices cancel for work that both do"),
+    )
+    return make_table("Costs", columns, rows)
 
 
 def _called(cost: CostName, found: Tuned) -> str:
@@ -115,14 +151,16 @@ def _called(cost: CostName, found: Tuned) -> str:
     }.get(cost, cost)
 
 
+UNITS: Mapping[CostName, Units] = {
+    "query_energy": ENERGIES,
+    "encoding_energy": ENERGIES,
+    "latency": TIMES,
+}
+"""Units of the costs that are no counts."""
+
+
 def _form(cost: CostName) -> NumberFormat:
-    if cost in COUNTS:
-        return whole
-    units = TIMES if cost == "latency" else ENERGIES
-    return lambda value: scaled(value, units)
-
-
-COUNTS = ("arrays", "conversions")
+    return partial(scaled, units=UNITS[cost]) if cost in UNITS else whole
 
 
 def _columns(found: Tuned) -> tuple[Column, ...]:

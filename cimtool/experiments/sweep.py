@@ -17,7 +17,16 @@ from cimtool.base.named import nearest
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.compilation import layer_names
-from cimtool.experiments.budgets import COSTS, SCORE_COSTS, Choice, DriftBudget, cheapest, front
+from cimtool.experiments.budgets import (
+    COSTS,
+    OBJECTIVE,
+    SCORE_COSTS,
+    Choice,
+    DriftBudget,
+    cheapest,
+    front,
+    with_objective,
+)
 from cimtool.experiments.compiled import Outcome, PointEvaluator
 from cimtool.experiments.dies import (
     SPREAD,
@@ -42,6 +51,7 @@ from cimtool.experiments.engine import (
     workers,
     write_results,
 )
+from cimtool.experiments.objectives import CostObjective
 from cimtool.experiments.options import SweepOptions
 from cimtool.experiments.points import (
     LAYERS,
@@ -72,7 +82,7 @@ from cimtool.reference.limits import check_measurable
 from cimtool.reference.montecarlo import check_samples
 from cimtool.report.document import Sentence
 
-SWEEP = ExperimentKind("sweep", "sweep.json", 10, IDENTITY, Outcome.from_json)
+SWEEP = ExperimentKind("sweep", "sweep.json", 11, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -80,8 +90,8 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
     """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores without hardware, with their intervals. `remarks` are
-    shown beside all figures. `files` of the model come with their SHA-256. `resumed` counts points
-    of an earlier run.
+    shown beside all figures. With an `objective`, it chooses, and points have it as a cost. `files`
+    of the model come with their SHA-256. `resumed` counts points of an earlier run.
     """
 
     page = "pareto.html"
@@ -93,6 +103,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
     baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
     remarks: Remarks
     dies: DieRequest | None
+    objective: CostObjective | None = None
     files: Sequence[tuple[str, str]] = ()
     chosen: Choice | None = None
 
@@ -136,8 +147,14 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
 
     @property
     def costs(self) -> Mapping[str, str]:
-        """The costs that distinguish points, by name; with multiplications if scores differ."""
-        return SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
+        """The costs that distinguish points, by name, the objective first, if there is one.
+
+        Multiplications are among them if scores differ.
+        """
+        known = SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
+        if self.objective is None:
+            return known
+        return {OBJECTIVE: f"{self.objective.text}, of the first point's", **known}
 
     @property
     def fronts(self) -> dict[str, list[int]]:
@@ -187,6 +204,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
                 name: {key: list(ends) for key, ends in values.items()}
                 for name, values in self.baseline_intervals.items()
             },
+            "objective": None if self.objective is None else dict(self.objective.weights),
             "grid": {key.name: list(key.values) for key in self.grid},
             "dies": None if self.dies is None else vars(self.dies),
             "points": [
@@ -262,11 +280,14 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
     compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
     the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
-    within). With a file `qrels`, items that it grades above 0 are right. `distractors` are more
-    items, right for no text. The verdict and the costs are for a `gallery` of so many items, and
-    the verdict beside Monte Carlo with `samples`. Raises CimError if rows of `data` calibrated
-    (unless they are allowed or dropped), the folder holds another sweep or no worker answers;
-    PointsFailed (a CheckFailed) at the end if points failed or none is within the `budget`.
+    within). Within the budget the cheapest is chosen: by the `objective`, a cost or a sum such as
+    "query_energy=1,arrays=0.5" of shares of what the first point costs; without one by the energy
+    of a query, else by conversions, else by arrays. With a file `qrels`, items that it grades above
+    0 are right. `distractors` are more items, right for no text. The verdict and the costs are for
+    a `gallery` of so many items, and the verdict beside Monte Carlo with `samples`. Raises CimError
+    if rows of `data` calibrated (unless they are allowed or dropped), the folder holds another
+    sweep or no worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is
+    within the `budget`.
     """
     with swept(options, SWEEP, say) as (found, known, place):
         budget = DriftBudget(options.budget or {}, options.min_yield)
@@ -282,6 +303,7 @@ def swept(
     Yields the points without a choice among them, the models of their scores, and the folder.
     """
     dies, budget, keys, made = _asked(options)
+    objective = None if options.objective is None else CostObjective.of(options.objective)
     source = ModelSource.of(options).for_rows(options.calibration)
     check_scores(keys, source.head, source.poly, options.teacher)
     known = scored_models(source, made, options.teacher, say)
@@ -305,6 +327,12 @@ def swept(
 
         done = folder.outcomes(builds, evaluator, say)
         baselines, intervals = scores.baseline_metrics(known.heads)
+        outcomes = [
+            Outcome(point.refusal) if digest is None else done[digest]
+            for digest, point in zip(digests, made, strict=True)
+        ]
+        if objective is not None:
+            outcomes = with_objective(outcomes, objective, [point.unit for point in made])
         found = Sweep(
             model=known.first.name,
             data=_described(data, scores, options.gallery),
@@ -315,10 +343,8 @@ def swept(
             grid=keys,
             dies=dies,
             points=made,
-            outcomes=[
-                Outcome(point.refusal) if digest is None else done[digest]
-                for digest, point in zip(digests, made, strict=True)
-            ],
+            outcomes=outcomes,
+            objective=objective,
             resumed=folder.resumed,
             files=known.files,
         )
@@ -405,7 +431,9 @@ def _chosen(
     found: Sweep, options: SweepOptions, budget: DriftBudget, known: ScoredModels, place: Path
 ) -> tuple[Sweep, dict[str, str]]:
     """The sweep with its cheapest point within the budget, and the files of that command line."""
-    chosen, texts = cheapest(found.outcomes, budget, found.units, found.sampled), dict[str, str]()
+    deciding = tuple(COSTS) if found.objective is None else (OBJECTIVE,)
+    chosen = cheapest(found.outcomes, budget, found.units, found.sampled, deciding)
+    texts = dict[str, str]()
     if found.remarks.broken_reference:
         chosen = Choice(budget, None, None, 0)
     files = files_of(options.calibration)

@@ -35,7 +35,7 @@ from cimtool.reference.limits import within
 from cimtool.report.document import Document, Sentence
 from cimtool.report.formats import counted
 
-TARGETS = ExperimentKind("targets", "targets.json", 1, IDENTITY, Outcome.from_json)
+TARGETS = ExperimentKind("targets", "targets.json", 2, IDENTITY, Outcome.from_json)
 
 DEFAULT_BUDGET = {"r1_loss": 0.01}
 

@@ -98,8 +98,8 @@ def _taken_of_cam(found: ProgrammedCam) -> Iterator[str]:
     if cam.sense.levels is not None:
         levels = f"to {cam.sense.levels} levels of {cam.sense.step}"
     yield (
-        f"a query searches all of them at once (energy: {use.energy_pj.text(ENERGIES)}, time: "
-        f"{use.latency_ns.text(TIMES)}), and {use.words:,} distances are converted {levels}"
+        f"a query searches all of them at once, energy {use.energy_pj.full_text(ENERGIES)}, time "
+        f"{use.latency_ns.full_text(TIMES)}; {use.words:,} distances are converted {levels}"
     )
     yield (
         "with the exact scores of its shortlist a query takes "

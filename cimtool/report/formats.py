@@ -43,6 +43,16 @@ def four_digits(value: float) -> str:
     return f"{value:.4g}"
 
 
+def digits(value: float, count: int = 2) -> str:
+    """Significant digits, without an exponent where a number is large."""
+    return f"{float(f'{value:.{count}g}'):,.15g}"
+
+
+def digits_apart(low: float, high: float) -> int:
+    """Digits, at least two, that tell the ends of an interval apart; two if they are equal."""
+    return next((n for n in range(2, 16) if digits(low, n) != digits(high, n)), 2)
+
+
 def whole(value: float) -> str:
     """An integer with its thousands separated."""
     return f"{value:,}"

@@ -38,7 +38,7 @@ from cimtool.reference.queries import (
     rounded,
     uncertainties,
 )
-from cimtool.reference.retrieval import measured, of_means
+from cimtool.reference.retrieval import measured, of_means, retrieved
 from cimtool.reference.truth import Truth
 
 
@@ -213,6 +213,19 @@ class DriftTable:
             self._mean = mean
         offset = self._mean - mean
         return found.merged(of_means(self.truth, text + offset, video + offset))
+
+    def answer_by(self, left: Array) -> None:
+        """Let the texts of the last row retrieve by the scores that a shortlist `left`."""
+        self.queries[-1] = self.after_shortlist(self.queries[-1], left)
+
+    def after_shortlist(self, queries: Queries, left: Array) -> Queries:
+        """Queries of all scores, with what texts retrieve by the scores that a shortlist `left`."""
+        text = queries.text | retrieved(left, self.truth).text
+        references = {"same_best": self._reference or self._float, "float_best": self._float}
+        for name, one in references.items():
+            if one is not None and name in text:
+                text[name], _ = one.same_best(left)
+        return Queries(text, queries.video)
 
     def queries_of(self, stage: str) -> Queries | None:
         """The queries of a row; None if there is none of this name."""

@@ -14,7 +14,13 @@ from cimtool.base.progress import Countdown, Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.chip import chip_die
 from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
-from cimtool.bundle.simulate import Percentiles, ShortlistOn, best_scores, shortlist_on
+from cimtool.bundle.simulate import (
+    Percentiles,
+    ShortlistOn,
+    best_scores,
+    left_by_shortlist,
+    shortlist_on,
+)
 from cimtool.hardware.noise.model import read_after, time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
@@ -71,7 +77,7 @@ class Noisy:
     Of a measured `chip`, the name of its folder, both are the same row. `percentile` is the one
     of the worst row (of errors, 100 less it), 0 if that is the worst of so few dies; `seconds`
     count from t0. `corner` is that of the noise model that was asked for, None for none;
-    `shortlist` those of a hybrid score, whose rows are of the scores of all pairs.
+    `shortlist` those of a hybrid score, after which texts are answered.
     """
 
     trials: int
@@ -226,7 +232,12 @@ def _listed(
 def _measured(bundle: Bundle, die: DieProgram, data: Embeddings, table: DriftTable) -> Queries:
     simulator = Simulator(die.program)
     features = encode(simulator, data)
-    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+    shortlist = None if bundle.gallery is None else bundle.gallery.shortlist
+    if shortlist is not None:
         features["video"] = bundle.gallery_features  # as they were stored
-    scores = simulator.score(features["text"], features["video"])
-    return table.measured(on_grid(scores), *real_means(die.program, features))
+    scores = on_grid(simulator.score(features["text"], features["video"]))
+    queries = table.measured(scores, *real_means(die.program, features))
+    if shortlist is None:
+        return queries
+    left = left_by_shortlist(simulator, features["text"], scores, shortlist)
+    return table.after_shortlist(queries, left)

@@ -56,7 +56,7 @@ def notes_of(
             "and drift is measured against the float polynomial; compile with a and b"
         )
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
-        notes.append(_recall_note(bundle.gallery.shortlist, runs))
+        notes.append(_recall_note(bundle.gallery.shortlist, runs, data.called))
     return (*notes, *data_notes(data, truth, runs.table.queries[-1]))
 
 
@@ -123,12 +123,13 @@ def alike_text(statistics: Iterable[str], data: Embeddings) -> str:
     return f"{data.file}: all pairs have the same {' and '.join(statistics)}"
 
 
-def _recall_note(shortlist: int, runs: StageRuns) -> str:
+def _recall_note(shortlist: int, runs: StageRuns, called: Modalities) -> str:
     best, ten = recall(runs.scores, runs.simulator, runs.features["text"], shortlist)
+    texts, videos = item_names(called)
     return (
-        "hybrid score: the scores above are the exact scores of all pairs; the shortlist of "
-        f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
-        "ten"
+        f"hybrid score: what {texts} retrieve is after the shortlist of {shortlist}, which holds "
+        f"the best item of {best:.1%} of the queries and {ten:.1%} of their best ten; drift, and "
+        f"what {videos} retrieve, are of the exact scores of all pairs"
     )
 
 

@@ -118,8 +118,9 @@ def verify_bundle(
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
+    listed = None if bundle.gallery is None else bundle.gallery.shortlist
     with rows_of(data.file):
-        runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
+        runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say, listed)
     bits, layers, parts, stored = _looked_into(bundle, data, runs, say)
     dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
     if chip is not None:
@@ -143,7 +144,7 @@ def verify_bundle(
     larger = None
     if options.gallery is not None and data.truth.ranks:
         raw = raw_products(data)
-        larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
+        larger = in_larger_gallery(runs.answers, raw, data.truth, options.gallery, seed)
     worth = replace(worth, broken=bool(faults), larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)

@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.base.threads import ahead
+from cimtool.bundle.simulate import left_by_shortlist
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
@@ -21,7 +22,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.reference.metrics import RAW, RAW_INT8, cosines, int8_products
+from cimtool.reference.metrics import RAW, RAW_INT8, cosines, int8_products, on_grid
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.drift import DISTANCE, DriftTable
@@ -105,6 +106,7 @@ class FloatRun(TrainedRun):
 class StageRuns:
     """Results of all stages: the drift rows, and the compiled program's features and scores.
 
+    Texts are answered by `answers`: the scores, or what a shortlist leaves of them.
     `scatter`, `statistics`, `jitter` and `variance` are the trained program's, as in a TrainedRun;
     `domains` begin with the ranges that it was fitted on.
     """
@@ -115,6 +117,7 @@ class StageRuns:
     simulator: Simulator
     features: dict[str, Features]
     scores: FloatArray
+    answers: FloatArray
     domains: tuple[Domain, ...]
     statistics: Mapping[str, Span]
     jitter: float
@@ -168,9 +171,11 @@ def run_stages(
     references: References,
     float_file: Path,
     say: Say,
+    shortlist: int | None = None,
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
+    With a `shortlist` of so many items, texts of the last stage are answered by what it leaves.
     The trained program's `float_file` is run beside them. The next are computed while a row is
     measured, those that share values one after the other. Raises CimError if a stage's scores
     are not finite, and for a file that is not the program's.
@@ -199,6 +204,11 @@ def run_stages(
         last: StageResult = next(results)
         table.add(stage.name, last.scores, *real_means(last.simulator.program, last.features))
         found += last.domains
+    answers = last.scores
+    if shortlist is not None:
+        scores = on_grid(last.scores)
+        answers = left_by_shortlist(last.simulator, last.features["text"], scores, shortlist)
+        table.answer_by(answers)
     return StageRuns(
         reference=name,
         scatter=scatter,
@@ -206,6 +216,7 @@ def run_stages(
         simulator=last.simulator,
         features=last.features,
         scores=last.scores,
+        answers=answers,
         domains=found,
         statistics=statistics,
         jitter=jitter,

@@ -16,11 +16,10 @@ from cimtool.costs.instead import (
     instead_notes,
     instead_table,
     sampling_text,
-    times_text,
-    two_digits,
     unmeasured_text,
     verdict,
 )
+from cimtool.costs.price_errors import times_text
 from cimtool.costs.render import document
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind, cheapest, times
@@ -164,12 +163,6 @@ def test_monte_carlo_is_beside_the_score_in_its_place_and_batch(small_bundle: Pa
             f"Monte Carlo, K=10 takes {times_text(ratio)} as much a query as build, digital, in "
             f"the same place{at_once}."
         )
-
-
-def test_multiples_are_told_with_their_ends() -> None:
-    assert times_text(Change(1.234, 0.5, 12345.0)) == "1.2 times (0.5 to 12,000)"
-    assert times_text(Change(3.0, 2.0, float("inf"))) == "3 times (at least 2)"
-    assert two_digits(0.0456) == "0.046"
 
 
 def test_the_table_leads_and_has_one_row_a_kind(small_bundle: Path) -> None:

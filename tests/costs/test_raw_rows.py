@@ -55,7 +55,7 @@ def test_a_query_is_a_multiple_of_raw_rows_by_the_one_rule_of_intervals() -> Non
     assert own.value is not None
     assert other.value is not None
     assert times.times.value == pytest.approx(own.value / other.value)
-    expected = ratio(own.value, query.energy_by_price, other.value, raw.energy_by_price)
+    expected = ratio(query.energy_by_price, raw.energy_by_price)
     assert times.times == expected
     (row,) = [one for one in found.ways if one.kind == "raw rows"]
     (built,) = [one for one in found.ways if one.kind == "digital"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.base.toml_files import read_toml, validated
 from cimtool.costs import silicon
 from cimtool.costs.published import full_array
@@ -36,6 +37,8 @@ from cimtool.costs.silicon import (
     prediction,
     repeated_ratios,
     repetition,
+    setup_ratios,
+    setup_width,
     student_quantile,
 )
 from cimtool.costs.totals import NOTHING, Cost, PartShare, Quantity, independent
@@ -86,6 +89,27 @@ def test_a_second_figure_of_a_chip_is_inside_the_width_of_all_other_chips() -> N
         for left, ratio in ratios.items()
     ]
     assert np.mean(inside) > 0.85
+
+
+def test_set_ups_of_a_chip_differ_less_than_chips_do() -> None:
+    """Of HERMES, 4 phases over 1 by their published TOPS/W, and by their cycles here."""
+    ratios = setup_ratios()
+    assert len(ratios) >= 3
+    both = [one for one in held_points() if one.chip.name == "hermes-pcm-14nm"]
+    published, modelled = (
+        math.log(first / second)
+        for first, second in (
+            [one.point.published_pj for one in both],
+            [one.modelled for one in both],
+        )
+    )
+    assert ratios["hermes-pcm-14nm"] == pytest.approx(abs(published - modelled))
+    width, freedom = setup_width(), len(ratios)
+    mean_square = np.mean([one**2 for one in ratios.values()])
+    half = stdtrit(freedom, 0.95) * math.sqrt(mean_square)
+    assert (width.low, width.high) == pytest.approx((math.exp(-half), math.exp(half)), rel=1e-2)
+    for kind in get_args(ArrayKind):
+        assert 1 < width.high < error_width(kind).high
 
 
 def test_widths_are_prediction_intervals_by_hand() -> None:
@@ -178,8 +202,8 @@ def test_parts_of_one_array_are_off_together_and_others_are_not() -> None:
     energy = Cost(parts=of).energy_pj
     assert (energy.value, energy.low) == (9, pytest.approx(9 - math.hypot(4, 2)))
     assert energy.high == pytest.approx(9 + math.hypot(6, 3))
-    ends = Cost(parts=of).energy_by_price
-    assert ends == {"arrays": (5, 15), "memory": (7, 12)}
+    found = Cost(parts=of).energy_by_price
+    assert found == {"arrays": Change(6, 2, 12), "memory": Change(3, 1, 6)}
 
 
 def test_a_width_keeps_an_interval_that_is_wider_and_what_is_unknown() -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments.budgets import Choice, DriftBudget, cheapest, comparable, front
+from cimtool.experiments.budgets import (
+    OBJECTIVE,
+    Choice,
+    DriftBudget,
+    cheapest,
+    comparable,
+    front,
+    with_objective,
+)
 from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.objectives import CostObjective
 from cimtool.experiments.render_sweep import points_table
 from cimtool.experiments.sweep import Sweep
 from cimtool.report.html import html
@@ -128,3 +140,58 @@ def test_an_offset_of_the_polynomial_chooses_no_point(
     assert "centred logit RMSE against arrays" in html(found.document())
     titles = [column.title for column in points_table(found).columns]
     assert titles[3:5] == ["centred RMSE", "RMSE"]
+
+
+def test_an_objective_is_a_sum_of_shares_of_the_first_point_that_has_all(made: Made) -> None:
+    outcomes = [
+        made(0.1, energy_pj=8.0, energy_missing="digital", arrays=5),  # a lower bound
+        made(0.3, energy_pj=4.0, arrays=10),
+        made(0.2, energy_pj=2.0, arrays=25),
+        FAILED,
+    ]
+    objective = CostObjective.of("query_energy=1,arrays=0.5")
+    found = with_objective(outcomes, objective, SAME[: len(outcomes)])
+    # (1 + 0.5) / 1.5, and (2 / 4 + 0.5 * 25 / 10) / 1.5.
+    assert [one.cost.get(OBJECTIVE) for one in found] == [
+        None,
+        1.0,
+        pytest.approx(1.75 / 1.5),
+        None,
+    ]
+    assert comparable(found, OBJECTIVE, SAME) == [[1, 2]]
+    budget = DriftBudget({"logit_rmse": 0.5})
+    # A point without a part of a cost cannot be compared, so none is named.
+    assert cheapest(found, budget, SAME, (), (OBJECTIVE,)) == Choice(budget, None, None, 3)
+    assert cheapest(found[1:], budget, SAME, (), (OBJECTIVE,)) == Choice(budget, 0, OBJECTIVE, 2)
+    assert front(found, OBJECTIVE, SAME) == [1, 2]
+
+
+def test_an_objective_compares_what_its_costs_can_be_compared_over(made: Made) -> None:
+    outcomes = [
+        made(0.3, energy_pj=4.0, latency_ns=10.0, energy_basis="arrays reference"),
+        made(0.2, energy_pj=2.0, latency_ns=20.0),
+    ]
+    units = ["ideal, 128x128", "ideal, 64x64"]
+    for text, groups in (
+        ("latency", [[0, 1]]), ("query_energy", [[0], [1]]), ("arrays=1,latency=1", [[0], [1]]),
+    ):  # fmt: skip
+        found = with_objective(outcomes, CostObjective.of(text), units)
+        assert comparable(found, OBJECTIVE, units) == groups
+    same = with_objective(outcomes, CostObjective.of("arrays"), SAME[:2])
+    assert comparable(same, OBJECTIVE, SAME) == [[0, 1]]
+
+
+@pytest.mark.thorough("two points are compiled; the rule itself is in the first tier")
+def test_a_sweep_chooses_by_the_objective(
+    sweep_small: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    given = {"budget": {"logit_rmse": 99.0}, "gallery": 2000}
+    grid = {"feature_bits": [4, 8], "adc_bits": [6, 8]}
+    found = sweep_small(tmp_path / "out", grid, objective="latency=1,query_energy=2", **given)
+    values = [one.cost[OBJECTIVE] for one in found.outcomes]
+    assert found.chosen is not None
+    assert found.chosen.index == values.index(min(values))
+    assert found.to_json()["objective"] == {"latency": 1.0, "query_energy": 2.0}
+    text = " ".join(terminal(found.document()).split())
+    assert "by latency=1,query_energy=2: latency " in text
+    assert re.search(r"query energy [\d.]+ [num]J \([\d.]+ [num]J to [\d.]+ [num]J\)", text)

@@ -12,6 +12,7 @@ from cimtool import api
 from cimtool.base.progress import silent
 from cimtool.base.toml_files import toml_text
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.silicon import setup_width
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.choice_costs import ChoiceCosts
 from cimtool.experiments.compiled import PointEvaluator
@@ -84,6 +85,24 @@ def test_bits_of_features_decide_a_query_and_no_encoding(small_trunk: DemoFiles)
     of_arrays = replace(costs, objective=CostObjective.of("arrays"))
     assert (of_arrays.worthwhile(MU), of_arrays.worthwhile(VARIANCE)) == (False, False)
     assert of_arrays.worthwhile(Width("text.fc1", "weight_bits"))
+
+
+def test_what_is_saved_has_an_interval_narrower_than_both_energies(small_trunk: DemoFiles) -> None:
+    """Nearly all energy is DRAM: its price cancels but for the reads that are saved."""
+    costs = costs_of(small_trunk)
+    few = {**costs.bits, MU: 4, VARIANCE: 4}
+    found, before, after = costs.changes(few, costs), costs.cost(costs.bits), costs.cost(few)
+    assert list(found) == ["query_energy", "encoding_energy", "latency"]
+    for name, one in found.items():
+        assert (one.before.value, one.after.value) == (before[name], after[name])
+        assert one.times.value == pytest.approx(after[name] / before[name])
+        assert one.times == one.times_first
+        assert (one.before.low or 0) < before[name] < (one.before.high or 0)
+    saved = found["query_energy"].times
+    assert saved.low < saved.value < saved.high < 0.65 * setup_width().high
+    assert saved.high / saved.low < setup_width().high / setup_width().low
+    own = found["query_energy"].before
+    assert saved.high / saved.low < 0.2 * (own.high or 0) / (own.low or 1)
 
 
 def test_a_gallery_in_the_arrays_has_bits_of_its_own(small_trunk: DemoFiles) -> None:

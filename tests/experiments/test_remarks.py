@@ -16,7 +16,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.render_sweep import points_table
 from cimtool.experiments.sweep import Sweep
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 from cimtool.report.html import html
 from cimtool.report.terminal import terminal
 from cimtool.verification.notes import NOT_CHECKED

@@ -19,7 +19,8 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.compiled import PointEvaluator
 from cimtool.experiments.engine import PointFolder
 from cimtool.experiments.points import with_layers
-from cimtool.experiments.tune import Tuned, halves
+from cimtool.experiments.tuned import Tuned
+from cimtool.experiments.tuning_start import halves
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.terminal import terminal
 

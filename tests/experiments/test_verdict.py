@@ -15,7 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.sweep import Sweep
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 
 RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [8]}

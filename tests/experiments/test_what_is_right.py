@@ -14,7 +14,7 @@ import pytest
 from cimtool import api
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweep import Sweep
-from cimtool.experiments.tune import Tuned
+from cimtool.experiments.tuned import Tuned
 from cimtool.reference.measures import WAYS
 from cimtool.report.terminal import terminal
 

@@ -26,7 +26,9 @@ from cimtool.galleries.shortlists import (
     length_for,
     searched,
 )
+from cimtool.loading.embeddings import read_embeddings
 from cimtool.passes.gallery import ShortlistBits
+from cimtool.verification.report import VerificationFailed
 
 
 @given(hnp.arrays(np.int64, (3, 12), elements=st.integers(-3, 3)))
@@ -146,6 +148,28 @@ def test_few_bits_are_programmed_and_lose_no_bit_between_machines(
     exact = api.simulate(hybrid.folder, hybrid.files.eval)["scores"]
     own = np.take_along_axis(exact, best["top_index"], axis=1)
     np.testing.assert_array_equal(best["top_score"], own)
+
+
+def test_verify_measures_and_limits_what_the_shortlist_answers(
+    hybrid: SimpleNamespace, tmp_path: Path
+) -> None:
+    """A list of one item by the sign of one number misses what the scores of all pairs find."""
+    found = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made",
+        shortlist=1, shortlist_bits=1, shortlist_dimensions=1,
+    )  # fmt: skip
+    with pytest.raises(VerificationFailed) as caught:
+        api.verify(found.bundle.folder, hybrid.files.eval, samples=2, max_drift={"r1_loss": 0.01})
+    report = caught.value.report
+    right = read_embeddings(hybrid.files.eval).truth.text_to_video
+    answered = api.simulate(found.bundle.folder, hybrid.files.eval)["top_index"][:, 0]
+    exact = api.simulate(hybrid.folder, hybrid.files.eval)["scores"].argmax(axis=1)
+    by_list, of_all = (float(np.mean(one == right)) for one in (answered, exact))
+    assert by_list < of_all - 0.01
+    compiled = report.drift.rows[-1]
+    assert compiled.metrics["r1_text_to_video"] == pytest.approx(by_list)
+    assert any("r1_loss" in said for said in report.failures)
+    assert any("after the shortlist of 1, which holds" in note for note in report.notes)
 
 
 @pytest.mark.thorough("other ways of a gallery; one is in the first tier")

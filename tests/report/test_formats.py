@@ -8,6 +8,8 @@ from cimtool.report.formats import (
     ENERGIES,
     counted,
     coverage,
+    digits,
+    digits_apart,
     fine_percent,
     number,
     numbered,
@@ -49,6 +51,11 @@ def test_a_quantity_has_the_unit_that_fits() -> None:
     assert [scaled(x, ENERGIES) for x in (0.5, 999.0, 2.5e3, 4e12)] == [
         "0.5 pJ", "999 pJ", "2.5 nJ", "4 J",
     ]  # fmt: skip
+
+
+def test_digits_have_no_exponent_where_a_number_is_large() -> None:
+    assert [digits(1234567.0), digits(0.0456), digits(98.7, 3)] == ["1,200,000", "0.046", "98.7"]
+    assert [digits_apart(*ends) for ends in ((1.2, 1.3), (2.297, 2.304), (5, 5))] == [2, 4, 2]
 
 
 def test_things_are_counted_and_equal_names_numbered() -> None:
