@@ -152,6 +152,8 @@ def build_model(
     layout, weights, towers = _read(checkpoint, layer_map, widths, names)
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
+    if wanted.head is None and None in (wanted.a, wanted.b):
+        layout.require_score(checkpoint.file, checkpoint.content)
     known = {**layout.score(checkpoint.content), **checkpoint.content}
     model = _model(name, towers, replace(checkpoint, content=known), wanted, divisors)
     return replace(
@@ -232,7 +234,7 @@ def _read(
     text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
     try:
         layout = recognise(text, video)
-        if layout.reads_tokens:
+        if layout.reads_tokens or layout.depends_on_width:
             of_text, of_video = widths(modalities_of(checkpoint))
             text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
         towers = layout.tower(text), layout.tower(video)

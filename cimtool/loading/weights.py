@@ -49,9 +49,10 @@ PROJECTIONS = {
 UNCERTAINTY = "uncertainty"
 UNCERTAINTIES = {
     "text_projection": "uncertainty_text_projection",
+    "text.text_projection": "text.text_uncertainty_projection",
     "visual.proj": "visual.uncertainty_proj",
 }
-"""The key of PCME++'s second matrix by the key of its first; UNCERTAINTY names its layer."""
+"""The key of PCME++'s or ProLIP's second layer by the key of its first; UNCERTAINTY names it."""
 
 SCALES = re.compile(r"\.(weight|input|output)_(scale|scale_inv|scale_2|zero_point)")
 """Endings of the keys of scales and zero points, which accompany quantized weights."""
@@ -343,7 +344,7 @@ def _projection(
         for name in {unwrapped(key), key} if prefix is not None else {unwrapped(key)}:
             copies.setdefault(name, []).append(key)
     for place in places:
-        names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
+        names = _parameters(place)
         own = [name for name in copies if name == place or name.startswith(f"{place}.")]
         scale = next((name for name in own if SCALES.fullmatch(name[len(place) :])), None)
         if scale is not None and f"{place}.weight" in own:
@@ -352,16 +353,24 @@ def _projection(
                 f"{place}.weight in floating point of 16 bits or more, without a scale"
             )
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
-            beside = UNCERTAINTIES.get(place) if prefix is None else None
             read = {f"{PROJECTION}.{names[name]}": copies[name] for name in own}
-            if beside in copies:
-                read[f"{UNCERTAINTY}.{MATRIX}"] = copies[beside]
+            if prefix is None and (beside := UNCERTAINTIES.get(place)) is not None:
+                read |= {
+                    f"{UNCERTAINTY}.{parameter}": copies[key]
+                    for key, parameter in _parameters(beside).items()
+                    if key in copies
+                }
             if several := next((keys for keys in read.values() if len(keys) > 1), None):
                 if len(set(map(_unwrapped_inside, several))) < len(several):
                     raise _wrapped_twice(checkpoint, *several[:2])
                 raise _ambiguous(checkpoint, table(), several)
             return {name: key for name, (key,) in read.items()}
     return {}
+
+
+def _parameters(place: str) -> dict[str, str]:
+    """The parameter under each key that a matrix or a Linear at `place` may have."""
+    return {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
 
 
 def unwrapped(key: str) -> str:

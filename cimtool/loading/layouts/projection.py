@@ -10,13 +10,10 @@ inputs of the projections.
 
 from __future__ import annotations
 
-import numpy as np
-
-from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.loading.layout import Layout, linear, read_activation
-from cimtool.loading.weights import MATRIX, PROJECTION, Weights
+from cimtool.loading.layout import Layout, read_activation, read_projection
+from cimtool.loading.weights import PROJECTION, Weights
 
 
 class Projection(Layout, name="projection"):
@@ -37,11 +34,7 @@ class Projection(Layout, name="projection"):
     def tower(cls, weights: Weights) -> Graph:
         """Read the matrix, or the Linear; CimError if it does not have two axes."""
         after = read_activation(weights, "output_activation", "none")
-        if weights.has(PROJECTION, MATRIX):
-            matrix = weights.get(PROJECTION, MATRIX, (None, None))
-            layer = Mvm(matrix, np.zeros(matrix.shape[1]))
-        else:
-            layer = linear(weights, PROJECTION, has_bias=weights.has(PROJECTION, "bias"))
+        layer = read_projection(weights)
         builder = TowerBuilder(layer.weight.shape[0])
         mu = builder.add("mu" if after is None else "mu_sum", layer, "x")
         return builder.tower(mu if after is None else builder.add("mu", after, mu))
