@@ -182,3 +182,8 @@ def open_clip(s: Shape, m: Matched, log_scale: float = 4.0) -> Tensors:
         "visual.proj": torch.tensor(m.image.projection, dtype=torch.float32),
         **text_encoder(s, ""),
     }
+
+
+def first_right(scores: FloatArray) -> float:
+    """R@1 of queries in rows, each of which has the item of its place."""
+    return float((scores.argmax(axis=1) == np.arange(len(scores))).mean())
