@@ -48,6 +48,10 @@ class Layout(Named):
     """True if a row holds tokens; the width of the data's rows then gives their number."""
     depends_on_width: ClassVar[bool] = False
     """True if the width of the data's rows says what a row holds."""
+    encoders: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the keys of the encoders before the rows, which it leaves out."""
+    score_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that its score reads beside `logit_scale` and `logit_bias`."""
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:

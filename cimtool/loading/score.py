@@ -32,13 +32,15 @@ class ScoreOptions:
     """A caller's choices for the score; with None, the file decides.
 
     `polynomial` takes the layout's statistics: its scales divide ed and vd once more, after the
-    layout has divided them.
+    layout has divided them. `ignore_uncertainty` allows leaving out a variance of the file that
+    its layout does not read.
     """
 
     head: str | None = None
     polynomial: Polynomial | None = None
     a: float | None = None
     b: float | None = None
+    ignore_uncertainty: bool = False
 
 
 def read_score(

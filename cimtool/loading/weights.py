@@ -70,7 +70,8 @@ class Weights:
     `keys` gives the full key of each array in `file`, for messages. `named` has the user's map.
     `values` are the numbers and texts at the top of the file; the map's values replace them.
     `row_width` is the width of the data's rows, None without data. Each array named in `made` was
-    computed from several tensors of the file.
+    computed from several tensors of the file. `read` are the full keys of all tensors that were
+    taken.
     """
 
     file: str
@@ -82,6 +83,7 @@ class Weights:
     values: Mapping[str, Any] = field(default_factory=dict)
     row_width: int | None = None
     made: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -225,12 +227,15 @@ def _of_modality(
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
     prefix = _unwrapped_inside(next(iter(keys.values()))).removesuffix("." + next(iter(keys)))
+    read = frozenset(keys.values())
     found, keys = with_weights(chosen, keys, checkpoint.file)
     made = frozenset(found.keys() - chosen.keys())
     plain = {k: v for k, v in checkpoint.content.items() if isinstance(v, int | float | str)}
     values = {**plain, **named.values}
     weights = Weights(
-        *(checkpoint.file, prefix, found, keys, checkpoint.ordered, named, values), made=made
+        *(checkpoint.file, prefix, found, keys, checkpoint.ordered, named, values),
+        made=made,
+        read=read,
     )
     for role, layer in named.layers.items():
         if layer not in weights.layers:

@@ -167,9 +167,7 @@ def prolip(s: Shape, m: Matched, log_scale: float = 4.0, bias: float = -12.0) ->
         "text.cls_emb": torch.zeros(s.text),
         "text.unc_emb": torch.zeros(s.text),
         **linear("text.text_projection", m.text.projection, m.text.bias),
-        **linear(
-            "text.text_uncertainty_projection", m.text.uncertainty, m.text.uncertainty_bias
-        ),
+        **linear("text.text_uncertainty_projection", m.text.uncertainty, m.text.uncertainty_bias),
     }
 
 

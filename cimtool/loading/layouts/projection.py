@@ -15,6 +15,14 @@ from cimtool.ir.program import Graph
 from cimtool.loading.layout import Layout, read_activation, read_projection
 from cimtool.loading.weights import PROJECTION, Weights
 
+OPEN_CLIP = (
+    *("visual", "text", "transformer", "token_embedding", "positional_embedding", "ln_final"),
+    *("input_resolution", "context_length", "vocab_size"),
+)
+TRANSFORMERS = ("text_model", "vision_model")
+BLIP = ("text_encoder", "visual_encoder")
+"""Beginnings of the keys of encoders, in the files of three libraries."""
+
 
 class Projection(Layout, name="projection"):
     """A matrix that multiplies an encoder's rows."""
@@ -24,6 +32,7 @@ class Projection(Layout, name="projection"):
         "prefixes of a layer map, are"
     )
     layers = (PROJECTION,)
+    encoders = (*OPEN_CLIP, *TRANSFORMERS, *BLIP)
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:

@@ -52,6 +52,7 @@ class Prolip(Layout, name="prolip"):
     description = "ProLIP's text_uncertainty_projection and uncertainty_proj beside those of CLIP"
     layers = (PROJECTION,)
     depends_on_width = True
+    encoders = ("text", "visual")
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:

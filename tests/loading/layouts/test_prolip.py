@@ -65,7 +65,11 @@ def texts_of(rows: dict[str, np.ndarray], form: str) -> dict[str, np.ndarray]:
 def test_the_score_is_the_published_logit(tmp_path: Path, form: str) -> None:
     rows = texts_of(DATA.rows(), form)
     model = ModelSource(saved(tmp_path)).for_rows(rows).load()
-    assert (model.layout, model.text_width, model.video_width) == ("prolip", rows["text"].shape[1], 40)
+    assert (model.layout, model.text_width, model.video_width) == (
+        "prolip",
+        rows["text"].shape[1],
+        40,
+    )
     scale = np.exp(np.float64(LOG_SCALE))
     assert model.head == Csd(a=scale / 2, b=scale + BIAS)
     wanted = logits(prolip(SMALL, DATA, LOG_SCALE, BIAS), rows)
