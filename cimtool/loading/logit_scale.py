@@ -24,6 +24,17 @@ def read_number(content: Mapping[str, Any], key: str) -> float | None:
     return None if array is None or array.size != 1 else float(array.reshape(())[()])
 
 
+def cosine_score(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Head `cosine` if there is a scale, as the scale and the bias of its logit if there is a bias.
+
+    Without a bias the logits are those of a softmax over items, which keeps their order.
+    """
+    log_scale, bias = (read_number(content, key) for key in (LOGIT_SCALE, LOGIT_BIAS))
+    if log_scale is None:
+        return {}
+    return {"head": "cosine"} | ({} if bias is None else {"a": _exp(log_scale), "b": bias})
+
+
 def distance_constants(content: Mapping[str, Any]) -> dict[str, float]:
     """a and b for which b - a |mu_t - mu_v|^2 is the logit of unit means; empty if not known.
 
@@ -32,6 +43,10 @@ def distance_constants(content: Mapping[str, Any]) -> dict[str, float]:
     log_scale, bias = (read_number(content, key) for key in (LOGIT_SCALE, LOGIT_BIAS))
     if log_scale is None or bias is None:
         return {}
-    with np.errstate(over="ignore"):  # an infinite scale is refused as a and b are
-        scale = float(np.exp(log_scale))
+    scale = _exp(log_scale)
     return {"a": scale / 2, "b": scale + bias}
+
+
+def _exp(log_scale: float) -> float:
+    with np.errstate(over="ignore"):  # an infinite scale is refused as a and b are
+        return float(np.exp(log_scale))

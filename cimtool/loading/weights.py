@@ -41,10 +41,14 @@ PROJECTION, MATRIX = "projection", "matrix"
 """The name of a modality's only layer, and of that layer's weight if it is stored as [in, out]."""
 
 PROJECTIONS = {
-    "text": ("text_projection", "text.text_projection", "text_proj"),
+    "text": ("text_projection", "text.text_projection", "text_proj", "text_model.head"),
     "video": ("visual.proj", "visual_projection", "vision_proj"),
 }
-"""Keys of the matrices after CLIP's encoders, and of the Linears after BLIP's and ALBEF's."""
+"""Keys of the matrices after CLIP's encoders, and of the Linears of BLIP, ALBEF and SigLIP."""
+
+POOLED = "pooled"
+POOLINGS = {"video": ("vision_model.head.mlp.fc2", "visual.trunk.attn_pool.mlp.fc2")}
+"""The last layers of encoders that nothing projects, SigLIP's; POOLED names them, to be skipped."""
 
 UNCERTAINTY = "uncertainty"
 UNCERTAINTIES = {
@@ -370,6 +374,10 @@ def _projection(
                     raise _wrapped_twice(checkpoint, *several[:2])
                 raise _ambiguous(checkpoint, table(), several)
             return {name: key for name, (key,) in read.items()}
+    if prefix is None:
+        for place in POOLINGS.get(modality, ()):
+            if len(keys := copies.get(f"{place}.weight", [])) == 1:
+                return {f"{POOLED}.weight": keys[0]}
     return {}
 
 

@@ -185,3 +185,37 @@ def open_clip(s: Shape, m: Matched, log_scale: float = 4.0) -> Tensors:
 def first_right(scores: FloatArray) -> float:
     """R@1 of queries in rows, each of which has the item of its place."""
     return float((scores.argmax(axis=1) == np.arange(len(scores))).mean())
+
+
+def pooling_head(s: Shape, prefix: str) -> Tensors:
+    """The end of SigLIP's image encoder: one query attends to its tokens, then a perceptron."""
+    return {
+        f"{prefix}layernorm.weight": torch.ones(s.image),
+        f"{prefix}mlp.fc1.weight": torch.zeros(4 * s.image, s.image),
+        f"{prefix}mlp.fc1.bias": torch.zeros(4 * s.image),
+        f"{prefix}mlp.fc2.weight": torch.zeros(s.image, 4 * s.image),
+        f"{prefix}mlp.fc2.bias": torch.zeros(s.image),
+    }
+
+
+def siglip(s: Shape, m: Matched, library: str, log_scale: float, bias: float) -> Tensors:
+    """SigLIP's `state_dict()` in open_clip or in transformers, where both numbers are [1]."""
+    numbers = {"logit_scale": scalar(log_scale)[None], "logit_bias": scalar(bias)[None]}
+    if library == "open_clip":
+        return {
+            **numbers,
+            "visual.trunk.pos_embed": torch.zeros(1, s.patches, s.image),
+            "visual.trunk.attn_pool.latent": torch.zeros(1, 1, s.image),
+            **pooling_head(s, "visual.trunk.attn_pool."),
+            **text_encoder(s, "text."),
+            **linear("text.text_projection", m.text.projection, m.text.bias),
+        }
+    return {
+        **numbers,
+        "text_model.embeddings.token_embedding.weight": torch.zeros(s.vocabulary, s.text),
+        "text_model.final_layer_norm.weight": torch.ones(s.text),
+        **linear("text_model.head", m.text.projection, m.text.bias),
+        "vision_model.embeddings.position_embedding.weight": torch.zeros(s.patches, s.image),
+        "vision_model.head.probe": torch.zeros(1, 1, s.image),
+        **pooling_head(s, "vision_model.head."),
+    }

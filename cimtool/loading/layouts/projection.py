@@ -2,6 +2,12 @@
 
     text_projection, visual.proj                        [in, out]: OpenAI's files, open_clip
     text_projection.weight, visual_projection.weight    [out, in]: transformers
+    text_model.head.weight, text.text_projection.weight [out, in]: SigLIP's texts
+
+Nothing projects the pooled features of SigLIP's images: a row is these features. A checkpoint with
+`logit_scale` is scored by cosines c; with `logit_bias` too, by exp(logit_scale) c + logit_bias, the
+logit of a sigmoid, as in SigLIP (arXiv 2303.15343). Keys follow
+https://github.com/mlfoundations/open_clip and transformers (`modeling_siglip.py`).
 
 The `prefix` of a layer map can name another matrix or Linear. It gives `mu`; `output_activation`
 follows if the checkpoint or a map names one. The encoders' tensors are left out: rows are the
@@ -10,10 +16,14 @@ inputs of the projections.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.loading.layout import Layout, read_activation, read_projection
-from cimtool.loading.weights import PROJECTION, Weights
+from cimtool.loading.logit_scale import cosine_score
+from cimtool.loading.weights import MATRIX, POOLED, PROJECTION, Weights
 
 OPEN_CLIP = (
     *("visual", "text", "transformer", "token_embedding", "positional_embedding", "ln_final"),
@@ -36,12 +46,15 @@ class Projection(Layout, name="projection"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """True if the projection is the only layer."""
-        return weights.layers == (PROJECTION,)
+        """True if the projection is the only layer, or an encoder ends without one."""
+        return weights.layers in ((PROJECTION,), (POOLED,))
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
         """Read the matrix, or the Linear; CimError if it does not have two axes."""
+        if POOLED in weights.layers:
+            width, _ = weights.shape(POOLED, "weight")
+            return TowerBuilder(width).tower("x")
         after = read_activation(weights, "output_activation", "none")
         layer = read_projection(weights)
         builder = TowerBuilder(layer.weight.shape[0])
@@ -49,9 +62,20 @@ class Projection(Layout, name="projection"):
         return builder.tower(mu if after is None else builder.add("mu", after, mu))
 
     @classmethod
+    def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Head `cosine` of a checkpoint with a learned scale."""
+        return cosine_score(content)
+
+    @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
         """A remark on the contents of rows, which no weight shows."""
-        key = next(iter(weights.keys.values()))
+        (layer,) = weights.layers
+        key = weights.key(layer, MATRIX if weights.has(layer, MATRIX) else "weight")
+        if layer == POOLED:
+            return (
+                f"{weights.file}: no layer follows {key}; rows are taken as the features that it "
+                "ends, pooled",
+            )
         return (
             f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "
             "pooled and behind the encoder's last norm",
