@@ -25,7 +25,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.checkpoint import Checkpoint, is_float8
+from cimtool.loading.checkpoint import Checkpoint, is_float8, single
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
@@ -214,7 +214,7 @@ def _of_modality(
 ) -> Weights:
     table = partial(_table, arrays, modality, named, called)
     keys = _keys_of(checkpoint, arrays, modality, named, table)
-    chosen = {name: arrays[key] for name, key in keys.items()}
+    chosen = {name: single(arrays[key]) for name, key in keys.items()}
     for name, array in chosen.items():
         coded = array.dtype.kind != "f" or is_float8(array)
         if coded and name.rpartition(".")[2] in (*TRAINED, MATRIX):

@@ -37,7 +37,7 @@ def test_a_scale_and_an_offset_make_a_logit_of_a_cosine() -> None:
     )
     assert (Cosine(20.0, -3.0).measure, Cosine().measure) == ("logit", "score")
     assert Cosine(20.0, -3.0).described == "cosine, 20 c + -3"
-    with pytest.raises(CimError, match='^f: gives one of a and b for head "cosine"'):
+    with pytest.raises(CimError, match=r'^f: gives one of a and b for head "cosine"'):
         Cosine.trained(ScoreConstants("f", None, 20.0, None))
 
 
