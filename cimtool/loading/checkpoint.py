@@ -29,6 +29,7 @@ from cimtool.base.untrusted import (
     require_shape,
     require_small_header,
 )
+from cimtool.loading.dense_config import config_beside, is_dense, read_dense_activation
 from cimtool.loading.pickles import code_complaint, require_plain_pickle
 
 if TYPE_CHECKING:
@@ -91,12 +92,13 @@ class Checkpoint:
     when they are used, so an encoder that no layout reads takes no memory. For that, arrays in half
     precision of more than SMALL_HALF numbers stay as they are; `single` makes them float32.
     `ordered` is True if the keys come in the order of the layers; a `.safetensors` file sorts them
-    by name.
+    by name. `beside` are files that were read with it.
     """
 
     file: str
     content: Mapping[str, Any]
     ordered: bool = True
+    beside: tuple[Path, ...] = ()
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -113,7 +115,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
     if path.suffix == ".safetensors":
-        return Checkpoint(str(path), _read_safetensors(path), ordered=False)
+        content = _read_safetensors(path)
+        if is_dense(content) and (config := config_beside(path)) is not None:
+            content["output_activation"] = read_dense_activation(config)
+            return Checkpoint(str(path), content, ordered=False, beside=(config,))
+        return Checkpoint(str(path), content, ordered=False)
     content = _torch_content(path, keeps_half=True)[1]
     if not isinstance(content, dict):
         kind = f"a {type(content).__name__}"

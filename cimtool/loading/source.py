@@ -176,9 +176,11 @@ class ModelSource:
         require_known_keys(layer_map)
         if self.files:
             say(f"loading {self}")
+        beside: tuple[Path, ...] = ()
         match self.projectors:
             case Path() as file:
                 checkpoint = read_checkpoint(file)
+                beside = checkpoint.beside
                 model = build_model(checkpoint, score, layer_map, self._widths, self._names)
             case (text, video):
                 pair: tuple[Any, Any] = text, video
@@ -191,7 +193,8 @@ class ModelSource:
                 model = kind.read(pair, score, layer_map, self.widths, self.rows)
                 if not self.files:
                     return model
-        read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
+        options = (one for one in (self.poly, self.layer_map) if isinstance(one, Path))
+        read = [*self.files, *beside, *options]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
 

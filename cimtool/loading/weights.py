@@ -26,6 +26,7 @@ from cimtool.base.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint, is_float8, single
+from cimtool.loading.dense_config import is_dense
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
@@ -378,6 +379,8 @@ def _projection(
         for place in POOLINGS.get(modality, ()):
             if len(keys := copies.get(f"{place}.weight", [])) == 1:
                 return {f"{POOLED}.weight": keys[0]}
+        if is_dense(copies):  # one layer for both modalities
+            return {name: keys[0] for name, keys in copies.items()}
     return {}
 
 
