@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from cimtool import cli
 from cimtool.base.errors import CimError
 from cimtool.bundle.inspect import inspect
 from cimtool.loading.source import ModelSource
@@ -89,3 +91,17 @@ def test_a_head_of_points_says_that_it_leaves_out_the_variance(tmp_path: Path) -
     left = f'{file}: head "cosine" leaves out the variance that the projectors give'
     assert model.warnings[-1] == left
     assert left not in ModelSource(file).for_rows(DATA.rows()).load().warnings
+
+
+def test_the_command_takes_the_permission_as_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, rows = saved(tmp_path, CLIP | {"std.weight": torch.ones(2)}), tmp_path / "rows.npz"
+    np.savez(rows, **DATA.rows_of_cls())
+    given = ["compile", "--projectors", str(file), "--calibration", str(rows), "--target", "ideal"]
+    given += ["-o", str(tmp_path / "bundle")]
+    assert cli.run(given) == 2
+    assert "std.weight looks like a variance" in (said := capsys.readouterr().err)
+    assert "--ignore-uncertainty" in said
+    assert cli.run([*given, "--ignore-uncertainty"]) == 0
+    assert "a variance is left out: std.weight" in capsys.readouterr().out

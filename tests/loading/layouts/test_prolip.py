@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cimtool import api
+from cimtool import api, cli
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.inspect import inspect
@@ -190,3 +190,19 @@ def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path) -> None:
     assert 0.5 < first_right(exact) < 0.99
     for one, other in ((exact, found), (exact.T, found.T)):
         assert first_right(other) >= first_right(one) - 0.003
+
+
+def test_the_command_needs_no_other_option_and_refuses_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, rows = saved(tmp_path), tmp_path / "rows.npz"
+    np.savez(rows, **DATA.rows())
+    given = ["compile", "--projectors", str(file), "--calibration", str(rows), "--target", "ideal"]
+    assert cli.run([*given, "-o", str(tmp_path / "bundle")]) == 0
+    assert "prolip (layout prolip, head csd) on ideal" in capsys.readouterr().out
+    np.savez(rows, **{**DATA.rows(), "video": DATA.rows()["video"][:, :-1]})
+    assert cli.run([*given, "-o", str(tmp_path / "other")]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert "visual.uncertainty_proj.weight takes rows [CLS | UNC] of 40 numbers" in said[0]
+    assert not (tmp_path / "other").exists()
