@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 import torch
 from c_tools import c_compiler
+from public_checkpoints import Shape, matched, prolip, siglip
+from safetensors.torch import save_file
 
 from cimtool import api, cli
 from cimtool.demo.data import DemoFiles
@@ -205,12 +207,23 @@ def models(folder: Path, files: DemoFiles) -> None:
         )  # fmt: skip
         outputs |= {side: rows.numpy(), f"{side}_mu": tower(rows)[0].detach().numpy()}
     np.savez(folder / "outputs.npz", **outputs)
+    public(folder)
     noisy = 'name = "noisy"\ntitle = "noisy"\nbase = "isaac-rram-128"\nfigures = []\n'
     (folder / "noisy.toml").write_text(f'{noisy}[noise]\npreset = "pcm-generic"\n')
     (folder / "stuck.toml").write_text(
         "source = 'made up'\ng_max = 40\n[stuck]\np_on = 0.001\np_off = 0.001\n"
     )
     bundles(folder, files)
+
+
+def public(folder: Path) -> None:
+    """Checkpoints in the form of public code, and rows that they read."""
+    shape = Shape(text=24, image=20, d=20)
+    made = matched(shape, 64)
+    save_file(prolip(shape, made), folder / "prolip.safetensors")
+    np.savez(folder / "prolip-rows.npz", **made.rows())
+    save_file(siglip(shape, made, "transformers", 4.7, -12.9), folder / "siglip.safetensors")
+    np.savez(folder / "siglip-rows.npz", **made.rows_of_cls())
 
 
 def bundles(folder: Path, files: DemoFiles) -> None:

@@ -20,6 +20,7 @@ from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
+from cimtool.ir.heads.base import VARIANCE
 from cimtool.ir.program import Graph
 from cimtool.ir.surrogate import Polynomial, terms
 from cimtool.loading.checkpoint import (
@@ -50,6 +51,7 @@ from cimtool.loading.polynomial import (
 from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
+from cimtool.loading.unread import unread
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.truth import Classes
 
@@ -354,7 +356,9 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
             "ancestors": list(known.ancestors),
             "complete": known.complete,
         }
-    if warnings := remarks(layout, checkpoint.content, (text, video)):
+    has_variance = any(VARIANCE in tower.outputs for tower in (text_tower, video_tower))
+    left = unread(layout, checkpoint.content, (text, video), has_variance)
+    if warnings := (*remarks(layout, checkpoint.content, (text, video)), *left.remarks):
         facts["warnings"] = list(warnings)
     if (inner := inner_polynomial(checkpoint.file, checkpoint.content)) is not None:
         facts["polynomial"] = describe_polynomial(inner)

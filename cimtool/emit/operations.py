@@ -201,7 +201,7 @@ def _axis(writer: GraphWriter, op: Axis, types: Types, x: str) -> str:
     return writer.node("Unsqueeze", x, writer.constant(np.array([op.axis])))
 
 
-@ONNX.rule(Store, CosineScore)
+@ONNX.rule(Store)
 def _identity(writer: GraphWriter, op: Op, types: Types, x: str) -> str:
     return x
 
@@ -270,9 +270,11 @@ def _rms_norm(writer: GraphWriter, op: RmsNorm, types: Types, x: str) -> str:
     return writer.node("Mul", writer.node("Div", x, root), writer.constant(op.gamma))
 
 
-@ONNX.rule(DistanceScore)
-def _distance_score(writer: GraphWriter, op: DistanceScore, types: Types, ed: str) -> str:
-    scaled = writer.node("Mul", ed, writer.constant(np.float64(op.factor)))
+@ONNX.rule(CosineScore, DistanceScore)
+def _scaled(writer: GraphWriter, op: CosineScore | DistanceScore, types: Types, x: str) -> str:
+    if (op.factor, op.offset) == (1.0, 0.0):
+        return x
+    scaled = writer.node("Mul", x, writer.constant(np.float64(op.factor)))
     return writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
 
 

@@ -351,7 +351,8 @@ def compile_words(
         ("--drift", GIVEN),
     ]
     words = [str(word) for option in options if option[1] is not None for word in option]
-    return ["cimtool", "compile", *words]
+    flags = ["--ignore-uncertainty"] if model.ignore_uncertainty else []
+    return ["cimtool", "compile", *words, *flags]
 
 
 def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:

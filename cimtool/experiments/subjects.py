@@ -70,7 +70,7 @@ def sources_of(
     """
     sources = tuple(_source(one, options) for one in what)
     if not any(isinstance(source, ModelSource) for source in sources):
-        given = [name for name, value in options.items() if value is not None]
+        given = [n for n, value in options.items() if value is not None and value is not False]
         if unused := [name for name in given if what or name != "head"]:
             has = "a bundle has its score" if what else "raw embeddings have none"
             raise ArgumentError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Mul
-from cimtool.ir.op import Identity, Level, Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, product_bounds, real, rows_of_item
 
@@ -339,8 +339,19 @@ class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLO
 
 
 @dataclass(frozen=True, eq=False)
-class CosineScore(Identity, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
-    """The inner products [n, m] of rows at unit norm, as they are."""
+class CosineScore(Op, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`factor * c + offset` of the inner products c [n, m] of rows at unit norm."""
+
+    factor: float = 1.0
+    offset: float = 0.0
+
+    def infer(self, *inputs: Type) -> Type:
+        (c,) = inputs
+        lo, hi = product_bounds((np.asarray(self.factor),) * 2, (c.lo, c.hi))
+        return real(c.shape, lo + self.offset, hi + self.offset)
+
+    def run(self, *inputs: Array) -> Array:
+        return self.factor * inputs[0] + self.offset
 
 
 @dataclass(frozen=True, eq=False)

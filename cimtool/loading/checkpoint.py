@@ -20,6 +20,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading, require_file
+from cimtool.base.json_files import parse_json
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import (
     NUMBER,
@@ -28,6 +29,7 @@ from cimtool.base.untrusted import (
     require_shape,
     require_small_header,
 )
+from cimtool.loading.dense_config import config_beside, is_dense, read_dense_activation
 from cimtool.loading.pickles import code_complaint, require_plain_pickle
 
 if TYPE_CHECKING:
@@ -86,13 +88,17 @@ LONGEST_INTEGER = 1024
 class Checkpoint:
     """A checkpoint's values by key, nested as saved; arrays are float32, float64 or integers.
 
+    Arrays of a `.safetensors` file, and of an archive of torch, are mapped: their numbers are read
+    when they are used, so an encoder that no layout reads takes no memory. For that, arrays in half
+    precision of more than SMALL_HALF numbers stay as they are; `single` makes them float32.
     `ordered` is True if the keys come in the order of the layers; a `.safetensors` file sorts them
-    by name.
+    by name. `beside` are files that were read with it.
     """
 
     file: str
     content: Mapping[str, Any]
     ordered: bool = True
+    beside: tuple[Path, ...] = ()
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -109,8 +115,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
     if path.suffix == ".safetensors":
-        return Checkpoint(str(path), _read_safetensors(path), ordered=False)
-    content = read_torch(path)
+        content = _read_safetensors(path)
+        if is_dense(content) and (config := config_beside(path)) is not None:
+            content["output_activation"] = read_dense_activation(config)
+            return Checkpoint(str(path), content, ordered=False, beside=(config,))
+        return Checkpoint(str(path), content, ordered=False)
+    content = _torch_content(path, keeps_half=True)[1]
     if not isinstance(content, dict):
         kind = f"a {type(content).__name__}"
         if isinstance(content, np.ndarray):
@@ -143,29 +153,37 @@ def load_torch(path: Path) -> Any:
     return _torch_content(path)[0]
 
 
-def _torch_content(path: Path) -> tuple[Any, Any]:
-    """The value in a file of torch, and the value as plain values; making these checks it."""
+def _torch_content(path: Path, keeps_half: bool = False) -> tuple[Any, Any]:
+    """The value in a file of torch, and the value as plain values; making these checks it.
+
+    With `keeps_half`, large arrays in half precision stay as they are.
+    """
     budget = Budget.of(path)
     with needing(f"{path}: what torch.save wrote", "weights as .safetensors or .onnx"):
         import torch
     with reading(path), path.open("rb") as stream:
         try:
-            _check_archive(path, stream)
+            mapped = _check_archive(path, stream)
             with warnings.catch_warnings(action="ignore"):  # deprecation of old formats
-                value = torch.load(stream, map_location="cpu", weights_only=True)
+                value = torch.load(
+                    path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped
+                )
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
-    return value, _Plain(str(path), budget, torch.Tensor).of(value, "")
+    return value, _Plain(str(path), budget, torch.Tensor, keeps_half).of(value, "")
 
 
-def _check_archive(path: Path, stream: io.BufferedReader) -> None:
-    """Raise CimError for an archive that torch.save does not write, such as a compressed one."""
+def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
+    """True for an archive, whose tensors can be mapped; False for torch's older form.
+
+    Raises CimError for an archive that torch.save does not write, such as a compressed one.
+    """
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
         _check_pickles(path, stream)
         stream.seek(0)
-        return
+        return False
     with open_archive(path, stream) as archive:
         members = archive.infolist()
         for name in (one.filename.rpartition("/")[2] for one in members):
@@ -190,7 +208,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
             f"{path}: its {len(members)} members come to {stored:,} bytes, the file has {size:,}; "
             "it is corrupt"
         )
-    stream.seek(0)
+    return True
 
 
 def _records(members: Sequence[zipfile.ZipInfo]) -> dict[str, int]:
@@ -222,21 +240,30 @@ def _torch_complaint(error: Exception) -> str:
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError, deserialize, safe_open
+    from safetensors import SafetensorError, safe_open
 
     require_small_header(path)
     budget = Budget.of(path)
     try:
         with reading(path):
-            with safe_open(path, "np") as shapes:
+            with safe_open(path, "np") as shapes:  # checks that numbers fill the file
                 for name in shapes.keys():  # noqa: SIM118 - it is no mapping
                     extents = shapes.get_slice(name).get_shape()
                     budget.take(math.prod(extents), NUMBER, f"{path}: {name}")
-            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+            with path.open("rb") as stream:
+                length = int.from_bytes(stream.read(HEADER_LENGTH), "little")
+                header = parse_json(stream.read(length))
+            header.pop("__metadata__", None)
+            numbers = np.memmap(path, np.uint8, "r", offset=HEADER_LENGTH + length)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
-    return {name: _stored(tensors[name], path, name) for name in sorted(tensors, key=natural)}
+    return {
+        name: _stored(header[name], numbers, path, name) for name in sorted(header, key=natural)
+    }
 
+
+HEADER_LENGTH = 8
+"""Bytes before the header of a `.safetensors` file, with its length."""
 
 STORED = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_},
@@ -250,21 +277,38 @@ STORED = {
 HALF = 2
 """Bytes of a number in half precision."""
 
+CODES = {1: "uint8", HALF: "int16"}
+"""Integers of as many bytes, which torch and numpy both have."""
+
 
 def is_float8(array: Array) -> bool:
     """True for any kind of float8."""
     return array.itemsize == 1 and array.dtype.kind not in "biu"
 
 
-def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
-    """A tensor's array; half precision becomes float32, exactly."""
+def is_half(array: Array) -> bool:
+    """True for float16 and bfloat16."""
+    return array.itemsize == HALF and array.dtype.kind not in "biu"
+
+
+SMALL_HALF = 1 << 16
+"""Numbers in half precision that become float32 at once; larger arrays do so when they are used."""
+
+
+def single(array: Array) -> Array:
+    """An array in half precision as float32, exactly; any other as it is."""
+    return array.astype(np.float32) if is_half(array) else array
+
+
+def _stored(tensor: Mapping[str, Any], numbers: Array, path: Path, key: str) -> Array:
+    """A tensor's array, mapped at its place among a file's `numbers` [bytes]."""
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
     dtype = np.dtype(STORED[tensor["dtype"]])
     require_shape(tensor["shape"], dtype.itemsize, f"{path}: {key}")
-    array = np.ndarray(tensor["shape"], dtype, bytes(tensor["data"]))
-    half = array.dtype.kind not in "biu" and array.itemsize == HALF
-    return array.astype(np.float32) if half else array
+    begin, _ = tensor["data_offsets"]
+    array = np.ndarray(tensor["shape"], dtype, numbers, begin)
+    return array if array.size > SMALL_HALF else single(array)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -286,6 +330,7 @@ class _Plain:
     file: str
     budget: Budget
     tensor: type[torch.Tensor]
+    keeps_half: bool
     left: int = MOST_VALUES
 
     def of(self, value: Any, key: str, depth: int = 0) -> Any:
@@ -305,7 +350,8 @@ class _Plain:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             _require_numbers(value, self.file, key)
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
-            return tensor_array(value, self.file, key)
+            kept = self.keeps_half and value.numel() > SMALL_HALF
+            return tensor_array(value, self.file, key, keeps_half=kept)
         if isinstance(value, Mapping):
             named = ((self._name(name, key), inner) for name, inner in value.items())
             return {
@@ -329,8 +375,8 @@ class _Plain:
         return str(name)
 
 
-def tensor_array(tensor: Any, file: str, key: str) -> Array:
-    """Return a torch tensor as an array; half precision becomes float32, exactly.
+def tensor_array(tensor: Any, file: str, key: str, keeps_half: bool = False) -> Array:
+    """Return a torch tensor as an array; half precision becomes float32, unless it is kept.
 
     float8 is not converted: float8 weights have a scale, which is stored elsewhere. Raises CimError
     for a tensor that is quantized, sparse, complex or without data.
@@ -344,9 +390,12 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
         raise CimError(f"{file}: {key} is a tensor of {kind}; expected plain real numbers")
     require_shape(tensor.shape, NUMBER, f"{file}: {key}")
-    if tensor.is_floating_point() and tensor.element_size() == 1:
-        kind = getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))
-        return np.asarray(tensor.cpu().contiguous().view(torch.uint8).numpy()).view(kind)
+    if tensor.is_floating_point() and (size := tensor.element_size()) <= (
+        HALF if keeps_half else 1
+    ):
+        name, codes = str(tensor.dtype).removeprefix("torch."), CODES[size]
+        kind = np.float16 if name == "float16" else getattr(ml_dtypes, name)
+        return np.asarray(tensor.cpu().contiguous().view(getattr(torch, codes)).numpy()).view(kind)
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return np.asarray(tensor.cpu().contiguous().numpy())

@@ -19,7 +19,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import BatchNorm, LayerNorm, LeakyRelu, Tanh
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.weights import Weights
+from cimtool.loading.weights import MATRIX, PROJECTION, Weights
 
 ACTIVATION = "activation"
 """The plain value, in a checkpoint or a layer map, that names the activation."""
@@ -46,6 +46,12 @@ class Layout(Named):
     """True if embeddings are expected at unit norm."""
     reads_tokens: ClassVar[bool] = False
     """True if a row holds tokens; the width of the data's rows then gives their number."""
+    depends_on_width: ClassVar[bool] = False
+    """True if the width of the data's rows says what a row holds."""
+    encoders: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the keys of the encoders before the rows, which it leaves out."""
+    score_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that its score reads beside `logit_scale` and `logit_bias`."""
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
@@ -69,6 +75,10 @@ class Layout(Named):
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """The `head`, `a` and `b` that follow from a checkpoint's keys; empty if none do."""
         return {}
+
+    @classmethod
+    def require_score(cls, file: str, content: Mapping[str, Any]) -> None:
+        """Raise CimError if keys are missing that its score needs, if the caller gives none."""
 
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -120,6 +130,14 @@ def linear(
     whole = f"{layer}.weight" not in weights.made
     keys = TensorKeys(weights.key(layer, "weight"), bias_key) if whole else None
     return Mvm(np.ascontiguousarray(weight.T), bias, keys=keys)
+
+
+def read_projection(weights: Weights) -> Mvm:
+    """Read the layer of a projection, a matrix [in, out] or a Linear with or without a bias."""
+    if weights.has(PROJECTION, MATRIX):
+        matrix = weights.get(PROJECTION, MATRIX, (None, None))
+        return Mvm(matrix, np.zeros(matrix.shape[1]))
+    return linear(weights, PROJECTION, has_bias=weights.has(PROJECTION, "bias"))
 
 
 def read_batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:

@@ -12,6 +12,7 @@ from cimtool.base.escapes import clean_name
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.heads import Head, assemble, dimension
+from cimtool.ir.heads.base import VARIANCE
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
@@ -19,6 +20,7 @@ from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, read_score
+from cimtool.loading.unread import unread
 from cimtool.loading.weights import Weights, find_weights, require_weights
 
 ONNX_LAYOUT = "onnx"
@@ -147,21 +149,38 @@ def build_model(
 
     `widths` is called if the layout takes rows of any number of tokens, `names` if an error needs
     the names. Raises CimError if no layout fits, the projectors differ in dimensions, or the score
-    lacks something.
+    lacks something, or for a variance of the file that the layout does not read.
     """
     layout, weights, towers = _read(checkpoint, layer_map, widths, names)
+    has_variance = any(VARIANCE in tower.outputs for tower in towers)
+    left = unread(layout, checkpoint.content, weights, has_variance)
+    if not wanted.ignore_uncertainty:
+        left.require_no_variance()
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
+    if wanted.head is None and None in (wanted.a, wanted.b):
+        layout.require_score(checkpoint.file, checkpoint.content)
     known = {**layout.score(checkpoint.content), **checkpoint.content}
     model = _model(name, towers, replace(checkpoint, content=known), wanted, divisors)
     return replace(
         model,
         layout=layout.name,
         unit_rows=layout.unit_rows,
-        warnings=remarks(layout, checkpoint.content, weights),
+        warnings=(
+            *remarks(layout, checkpoint.content, weights),
+            *left.remarks,
+            *_left_variance(checkpoint.file, wanted.head, has_variance),
+        ),
         provenance=provenance_of(checkpoint.content, checkpoint.file),
         modalities=modalities_of(checkpoint),
     )
+
+
+def _left_variance(file: str, wanted: str | None, has_variance: bool) -> tuple[str, ...]:
+    """The warning if the caller's head leaves out the variance that projectors give."""
+    if wanted is None or not has_variance or Head.named(wanted, "head").needs_variance:
+        return ()
+    return (f'{file}: head "{wanted}" leaves out the variance that the projectors give',)
 
 
 def modalities_of(checkpoint: Checkpoint) -> Modalities | None:
@@ -232,7 +251,7 @@ def _read(
     text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
     try:
         layout = recognise(text, video)
-        if layout.reads_tokens:
+        if layout.reads_tokens or layout.depends_on_width:
             of_text, of_video = widths(modalities_of(checkpoint))
             text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
         towers = layout.tower(text), layout.tower(video)

@@ -32,13 +32,15 @@ class ScoreOptions:
     """A caller's choices for the score; with None, the file decides.
 
     `polynomial` takes the layout's statistics: its scales divide ed and vd once more, after the
-    layout has divided them.
+    layout has divided them. `ignore_uncertainty` allows leaving out a variance of the file that
+    its layout does not read.
     """
 
     head: str | None = None
     polynomial: Polynomial | None = None
     a: float | None = None
     b: float | None = None
+    ignore_uncertainty: bool = False
 
 
 def read_score(
@@ -52,6 +54,7 @@ def read_score(
 
     The layout divides ed and vd by `divisors` before the polynomial. a and b are the caller's; else
     they come from the polynomial in use, from the file's polynomial, or from the file's top level.
+    Those of a head that scales a cosine come from the top level of a file that names this head.
     Raises CimError for an unknown head, a head that lacks something, and an option that the head
     does not use.
     """
@@ -70,6 +73,11 @@ def read_score(
         if found is not None:
             found = replace(raw(found, divisors), a=a, b=b)
         known = ScoreConstants(file, found, a, b)
+    elif kind.scales_cosine:
+        # a and b of a file for another head are of a distance.
+        own = content if content.get(INNER_HEAD) == kind.name else {}
+        a, b = (_first(getattr(wanted, name), _number(file, own, name)) for name in ("a", "b"))
+        known = ScoreConstants(file, None, a, b)
     return kind.trained(known), known
 
 
@@ -99,7 +107,7 @@ def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
             DEFAULT_HEAD,
         )
     for name in ("a", "b"):
-        if getattr(wanted, name) is not None and not kind.is_sampled:
+        if getattr(wanted, name) is not None and not (kind.is_sampled or kind.scales_cosine):
             raise ArgumentError(
                 '{} is given, but the score of head "{}" has no sigmoid; expected none',
                 Argument(name),

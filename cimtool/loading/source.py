@@ -45,8 +45,11 @@ class ModelOptions(Record):
         "The score, if the checkpoint names none.", OneOfFamily(family=Head, checked=False)
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    a: float | None = optional("The teacher's a in sigmoid(b - a D).", "X")
-    b: float | None = optional("The teacher's b.", "X")
+    a: float | None = optional("The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X")
+    b: float | None = optional("The teacher's b, or a cosine's offset.", "X")
+    ignore_uncertainty: bool = option(
+        "Leave out a variance in the checkpoint that its layout does not read.", default=False
+    )
 
 
 class ModelArguments(ModelOptions):
@@ -66,7 +69,8 @@ class ModelSource:
 
     `poly` is a polynomial's file; with modules it may be a Polynomial. The teacher's `a` and `b`,
     and the score function `head`, replace the files' values. The file `layer_map` names the layers
-    of a checkpoint. Paths may be texts. Raises CimError for arguments that cannot make a model; the
+    of a checkpoint. `ignore_uncertainty` allows leaving out a variance that its layout does not
+    read. Paths may be texts. Raises CimError for arguments that cannot make a model; the
     files are not read yet.
 
     `for_rows` fills in the facts of the data. For modules these are `widths`, the widths of a row
@@ -82,6 +86,7 @@ class ModelSource:
     b: float | None = None
     layer_map: Path | str | None = None
     head: str | None = None
+    ignore_uncertainty: bool = False
     widths: RowWidths = (None, None)
     rows: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     read: Reader | None = field(default=None, compare=False, repr=False)
@@ -152,25 +157,30 @@ class ModelSource:
         """
         poly = polynomial or self.poly
         if poly is None or isinstance(poly, Polynomial):
-            return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
+            return self._read(self._score(poly), say)
         file = Path(poly)
-        model = self._read(ScoreOptions(self.head, read_polynomial(file), self.a, self.b), say)
+        model = self._read(self._score(read_polynomial(file)), say)
         known = model.provenance
         own = (self.digest_of(model), *(() if known is None else known.ancestors))
         return replace(model, warnings=(*model.warnings, *foreign_fit(file, str(self), own)))
 
     def load_projectors(self, say: Say = silent) -> Model:
         """Read the projectors without a polynomial; STAND_IN is the score, which keeps mu and s."""
-        return self._read(ScoreOptions(DEFAULT_HEAD, STAND_IN), say)
+        return self._read(ScoreOptions(DEFAULT_HEAD, STAND_IN, ignore_uncertainty=True), say)
+
+    def _score(self, polynomial: Polynomial | None) -> ScoreOptions:
+        return ScoreOptions(self.head, polynomial, self.a, self.b, self.ignore_uncertainty)
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
         layer_map = NO_MAP if self.layer_map is None else read_layer_map(Path(self.layer_map))
         require_known_keys(layer_map)
         if self.files:
             say(f"loading {self}")
+        beside: tuple[Path, ...] = ()
         match self.projectors:
             case Path() as file:
                 checkpoint = read_checkpoint(file)
+                beside = checkpoint.beside
                 model = build_model(checkpoint, score, layer_map, self._widths, self._names)
             case (text, video):
                 pair: tuple[Any, Any] = text, video
@@ -183,7 +193,8 @@ class ModelSource:
                 model = kind.read(pair, score, layer_map, self.widths, self.rows)
                 if not self.files:
                     return model
-        read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
+        options = (one for one in (self.poly, self.layer_map) if isinstance(one, Path))
+        read = [*self.files, *beside, *options]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
 

@@ -25,7 +25,8 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.checkpoint import Checkpoint, is_float8
+from cimtool.loading.checkpoint import Checkpoint, is_float8, single
+from cimtool.loading.dense_config import is_dense
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
@@ -41,17 +42,22 @@ PROJECTION, MATRIX = "projection", "matrix"
 """The name of a modality's only layer, and of that layer's weight if it is stored as [in, out]."""
 
 PROJECTIONS = {
-    "text": ("text_projection", "text.text_projection", "text_proj"),
+    "text": ("text_projection", "text.text_projection", "text_proj", "text_model.head"),
     "video": ("visual.proj", "visual_projection", "vision_proj"),
 }
-"""Keys of the matrices after CLIP's encoders, and of the Linears after BLIP's and ALBEF's."""
+"""Keys of the matrices after CLIP's encoders, and of the Linears of BLIP, ALBEF and SigLIP."""
+
+POOLED = "pooled"
+POOLINGS = {"video": ("vision_model.head.mlp.fc2", "visual.trunk.attn_pool.mlp.fc2")}
+"""The last layers of encoders that nothing projects, SigLIP's; POOLED names them, to be skipped."""
 
 UNCERTAINTY = "uncertainty"
 UNCERTAINTIES = {
     "text_projection": "uncertainty_text_projection",
+    "text.text_projection": "text.text_uncertainty_projection",
     "visual.proj": "visual.uncertainty_proj",
 }
-"""The key of PCME++'s second matrix by the key of its first; UNCERTAINTY names its layer."""
+"""The key of PCME++'s or ProLIP's second layer by the key of its first; UNCERTAINTY names it."""
 
 SCALES = re.compile(r"\.(weight|input|output)_(scale|scale_inv|scale_2|zero_point)")
 """Endings of the keys of scales and zero points, which accompany quantized weights."""
@@ -69,7 +75,8 @@ class Weights:
     `keys` gives the full key of each array in `file`, for messages. `named` has the user's map.
     `values` are the numbers and texts at the top of the file; the map's values replace them.
     `row_width` is the width of the data's rows, None without data. Each array named in `made` was
-    computed from several tensors of the file.
+    computed from several tensors of the file. `read` are the full keys of all tensors that were
+    taken.
     """
 
     file: str
@@ -81,6 +88,7 @@ class Weights:
     values: Mapping[str, Any] = field(default_factory=dict)
     row_width: int | None = None
     made: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -207,7 +215,7 @@ def _of_modality(
 ) -> Weights:
     table = partial(_table, arrays, modality, named, called)
     keys = _keys_of(checkpoint, arrays, modality, named, table)
-    chosen = {name: arrays[key] for name, key in keys.items()}
+    chosen = {name: single(arrays[key]) for name, key in keys.items()}
     for name, array in chosen.items():
         coded = array.dtype.kind != "f" or is_float8(array)
         if coded and name.rpartition(".")[2] in (*TRAINED, MATRIX):
@@ -224,12 +232,15 @@ def _of_modality(
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
     prefix = _unwrapped_inside(next(iter(keys.values()))).removesuffix("." + next(iter(keys)))
+    read = frozenset(keys.values())
     found, keys = with_weights(chosen, keys, checkpoint.file)
     made = frozenset(found.keys() - chosen.keys())
     plain = {k: v for k, v in checkpoint.content.items() if isinstance(v, int | float | str)}
     values = {**plain, **named.values}
     weights = Weights(
-        *(checkpoint.file, prefix, found, keys, checkpoint.ordered, named, values), made=made
+        *(checkpoint.file, prefix, found, keys, checkpoint.ordered, named, values),
+        made=made,
+        read=read,
     )
     for role, layer in named.layers.items():
         if layer not in weights.layers:
@@ -343,7 +354,7 @@ def _projection(
         for name in {unwrapped(key), key} if prefix is not None else {unwrapped(key)}:
             copies.setdefault(name, []).append(key)
     for place in places:
-        names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
+        names = _parameters(place)
         own = [name for name in copies if name == place or name.startswith(f"{place}.")]
         scale = next((name for name in own if SCALES.fullmatch(name[len(place) :])), None)
         if scale is not None and f"{place}.weight" in own:
@@ -352,16 +363,30 @@ def _projection(
                 f"{place}.weight in floating point of 16 bits or more, without a scale"
             )
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
-            beside = UNCERTAINTIES.get(place) if prefix is None else None
             read = {f"{PROJECTION}.{names[name]}": copies[name] for name in own}
-            if beside in copies:
-                read[f"{UNCERTAINTY}.{MATRIX}"] = copies[beside]
+            if prefix is None and (beside := UNCERTAINTIES.get(place)) is not None:
+                read |= {
+                    f"{UNCERTAINTY}.{parameter}": copies[key]
+                    for key, parameter in _parameters(beside).items()
+                    if key in copies
+                }
             if several := next((keys for keys in read.values() if len(keys) > 1), None):
                 if len(set(map(_unwrapped_inside, several))) < len(several):
                     raise _wrapped_twice(checkpoint, *several[:2])
                 raise _ambiguous(checkpoint, table(), several)
             return {name: key for name, (key,) in read.items()}
+    if prefix is None:
+        for place in POOLINGS.get(modality, ()):
+            if len(keys := copies.get(f"{place}.weight", [])) == 1:
+                return {f"{POOLED}.weight": keys[0]}
+        if is_dense(copies):  # one layer for both modalities
+            return {name: keys[0] for name, keys in copies.items()}
     return {}
+
+
+def _parameters(place: str) -> dict[str, str]:
+    """The parameter under each key that a matrix or a Linear at `place` may have."""
+    return {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
 
 
 def unwrapped(key: str) -> str:

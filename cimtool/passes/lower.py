@@ -285,6 +285,8 @@ def cosine_score(builder: Lowering, op: CosineScore, node: Node, inputs: tuple[s
     """Keep the products of unit rows, which with the rounding of both are below COSINE_LIMIT."""
     (product,) = inputs
     value = limited(builder, "cosine_normal", product, 0.0, COSINE_LIMIT, whole=True)
+    if (op.factor, op.offset) != (1.0, 0.0):
+        value = builder.add(node.name, plus(op.factor, offset=op.offset), value)
     return _stored_logit(builder, value)
 
 

@@ -28,7 +28,7 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import SettingOptions
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
-from cimtool.loading.checkpoint import Checkpoint, is_float8, read_checkpoint
+from cimtool.loading.checkpoint import Checkpoint, is_float8, read_checkpoint, single
 from cimtool.loading.embeddings import Embeddings, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.provenance import KEY as PROVENANCE
@@ -305,7 +305,7 @@ def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: st
         elif isinstance(value, np.ndarray):
             array = new.get(name, value)
             # An encoder's, which numpy and torch know under types of their own.
-            array = array.astype(np.float32) if is_float8(array) else np.array(array)
+            array = array.astype(np.float32) if is_float8(array) else np.array(single(array))
             found[key] = torch.from_numpy(array)
         else:
             found[key] = value

@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import warnings
 import zipfile
 from collections import Counter, OrderedDict
@@ -16,8 +18,15 @@ import torch
 from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
-from cimtool.loading.checkpoint import natural, read_checkpoint, read_torch
+from cimtool.loading.checkpoint import (
+    SMALL_HALF,
+    natural,
+    read_checkpoint,
+    read_torch,
+    single,
+)
 from cimtool.loading.pickles import STORAGE_BYTES
+from tests.kits.public_checkpoints import VIT_B_16, matched, prolip
 
 
 def test_tensors_and_plain_values_come_back_as_saved(tmp_path: Path) -> None:
@@ -42,6 +51,49 @@ def test_safetensors_come_in_natural_order(tmp_path: Path) -> None:
     assert natural("a.2") < natural("a.10") < natural("b.1")
     assert natural("a.09") == natural("a.9") < natural("a.\N{SUPERSCRIPT TWO}")
     assert natural("9" * 5000) < natural("1" + "0" * 5000)  # longer than Python reads
+
+
+LARGE = SMALL_HALF + 1
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_large_arrays_in_half_precision_stay_so_until_they_are_used(
+    tmp_path: Path, suffix: str, dtype: torch.dtype
+) -> None:
+    large = torch.linspace(-3, 3, LARGE).to(dtype)
+    tensors = {"large": large, "small": large[:9].clone(), "bias": torch.ones(LARGE)}
+    path = tmp_path / f"m{suffix}"
+    save_file(tensors, path) if suffix == ".safetensors" else torch.save(tensors, path)
+    content = read_checkpoint(path).content
+    assert content["small"].dtype == content["bias"].dtype == np.float32
+    assert str(content["large"].dtype) == str(dtype).removeprefix("torch.")
+    np.testing.assert_array_equal(single(content["large"]), large.float().numpy())
+    np.testing.assert_array_equal(content["bias"], np.ones(LARGE, np.float32))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's peak of memory")
+@pytest.mark.thorough("a checkpoint of 790 MB in three forms")
+@pytest.mark.parametrize("form", ["safetensors", "pt", "half.safetensors"])
+def test_encoders_that_nothing_reads_take_no_memory(tmp_path: Path, form: str) -> None:
+    tensors = prolip(VIT_B_16, matched(VIT_B_16, 2))
+    path = tmp_path / f"vit.{form}"
+    if form == "pt":
+        torch.save({"state_dict": tensors}, path)
+    else:
+        kept = torch.float16 if "half" in form else torch.float32
+        save_file({name: one.to(kept) for name, one in tensors.items()}, path)
+    least, most = (300, 400) if "half" in form else (700, 800)
+    assert least < path.stat().st_size / 1e6 < most
+    code = (
+        "import re, sys; from pathlib import Path; from cimtool.loading.source import ModelSource; "
+        "ModelSource(sys.argv[1], widths=(1536, 1536)).load(); "
+        "print(re.search(r'VmHWM:\\s*(\\d+) kB', Path('/proc/self/status').read_text())[1])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) * 1024 < 0.6 * 1e9
 
 
 class Attack:

@@ -64,6 +64,8 @@ def test_a_and_b_of_the_files_polynomial_stand_where_the_one_given_has_none() ->
         ({"poly": INNER}, ScoreOptions("csd"), Csd(0.3, 0.4)),
         ({"head": "csd"}, ScoreOptions("euclidean"), Euclidean()),
         ({"head": "cosine", "poly": INNER}, ScoreOptions(), Cosine()),
+        ({"head": "cosine", "a": 9.0, "b": 1}, ScoreOptions(), Cosine(9.0, 1.0)),
+        ({"head": "csd", "a": 0.5, "b": 1}, ScoreOptions("cosine"), Cosine()),
         ({"head": {"weight": np.eye(2)}, "poly": INNER}, ScoreOptions("cosine"), Cosine()),
     ],
 )

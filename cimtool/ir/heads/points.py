@@ -1,6 +1,7 @@
 """Heads of points without a variance: `cosine` and `euclidean`.
 
-cosine:     score = mu_t.mu_v / (|mu_t| |mu_v|), an inner product of rows that are normalised before
+cosine:     c = mu_t.mu_v / (|mu_t| |mu_v|), an inner product of rows that are normalised before,
+            or a c + b, as of SigLIP (arXiv 2303.15343)
 euclidean:  score = -|mu_t - mu_v|^2 = 2 mu_t.mu_v - sum mu_t^2 - sum mu_v^2, near ones first
 """
 
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import MatMul, Mul, Store, Sum
-from cimtool.ir.heads.base import Head, distance
+from cimtool.ir.heads.base import Head, ScoreConstants, distance
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize
 from cimtool.ir.types import Type
@@ -18,10 +21,37 @@ from cimtool.ir.types import Type
 
 @dataclass(frozen=True)
 class Cosine(Head, name="cosine"):
-    """The cosine of both means; each is normalised once, when its item is encoded."""
+    """The cosine c of both means; each is normalised once, when its item is encoded.
+
+    With a scale `a` and an offset `b` the score is `a c + b`.
+    """
+
+    a: float | None = None
+    b: float | None = None
 
     surrogate = "cosine"
     scores_raw = True
+    scales_cosine = True
+
+    @classmethod
+    def trained(cls, known: ScoreConstants) -> Self:
+        """The head of a and b, if they are known; CimError for one alone."""
+        if (known.a is None) != (known.b is None):
+            raise ArgumentError(
+                '{}: gives one of a and b for head "cosine" (logit = a cosine + b); give both, {a} '
+                "and {b}, or none",
+                known.file,
+            )
+        return cls(known.a, known.b)
+
+    @property
+    def predicts_logit(self) -> bool:
+        """True with a and b, as of SigLIP."""
+        return self.b is not None
+
+    @property
+    def described(self) -> str:
+        return "cosine" if self.a is None else f"cosine, {self.a:g} c + {self.b:g}"
 
     @property
     def limited(self) -> Mapping[str, str]:
@@ -37,7 +67,8 @@ class Cosine(Head, name="cosine"):
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)
         product = b.add("mu.mu", MatMul(), "text.mu", "video.mu")
-        return b.graph({"logit": b.add("logit", CosineScore(), product)})
+        op = CosineScore() if self.a is None or self.b is None else CosineScore(self.a, self.b)
+        return b.graph({"logit": b.add("logit", op, product)})
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,12 @@ TEXT_STD = ("std_linear", "std_gpool", "text_std_ln")
 GRU = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 """Parameters of one direction of torch's `GRU`."""
 
+SCALE, SHIFT = "negative_scale", "shift"
+"""Keys of the criterion's learned numbers."""
+
+CSD_KEYS = tuple(f"{owner}{key}" for owner in ("", "criterion.") for key in (SCALE, SHIFT))
+"""The same keys, in a checkpoint of the model or of its training."""
+
 TEMPERATURE = 0.1
 """The divisor of the pooling's scores before the softmax."""
 
@@ -47,6 +53,7 @@ class Pcmepp(Layout, name="pcmepp"):
     description = "PCME++'s linear layers and gpool, in its img_enc and txt_enc"
     layers = (*IMAGE[:1], *IMAGE_STD[::2], *TEXT[:1], *TEXT_STD[::2])
     reads_tokens = True
+    score_keys = CSD_KEYS
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
@@ -157,7 +164,7 @@ def _recurrent(weights: Weights, gru: str, end: str, x: FloatArray) -> FloatArra
 def csd_score(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The head `csd` with the learned scale and shift of a PCME++ checkpoint; empty without."""
     arrays = {unwrapped(key).removeprefix("criterion."): one for key, one in flat(content).items()}
-    keys = {"a": "negative_scale", "b": "shift"}
+    keys = {"a": SCALE, "b": SHIFT}
     if not arrays.keys() >= set(keys.values()):
         return {}
     return {"head": "csd", **{name: arrays[key] for name, key in keys.items()}}

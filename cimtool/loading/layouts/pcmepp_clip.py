@@ -20,7 +20,8 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize
 from cimtool.loading.layout import Layout, arranged
-from cimtool.loading.layouts.pcmepp import csd_score
+from cimtool.loading.layouts.pcmepp import CSD_KEYS, csd_score
+from cimtool.loading.layouts.projection import OPEN_CLIP
 from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
 
 
@@ -29,6 +30,8 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
 
     description = "PCME++'s uncertainty projections beside those of CLIP"
     layers = (PROJECTION,)
+    encoders = (*OPEN_CLIP, "uncertainty_transformer")
+    score_keys = CSD_KEYS
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:

@@ -2,6 +2,12 @@
 
     text_projection, visual.proj                        [in, out]: OpenAI's files, open_clip
     text_projection.weight, visual_projection.weight    [out, in]: transformers
+    text_model.head.weight, text.text_projection.weight [out, in]: SigLIP's texts
+
+Nothing projects the pooled features of SigLIP's images: a row is these features. A checkpoint with
+`logit_scale` is scored by cosines c; with `logit_bias` too, by exp(logit_scale) c + logit_bias, the
+logit of a sigmoid, as in SigLIP (arXiv 2303.15343). Keys follow
+https://github.com/mlfoundations/open_clip and transformers (`modeling_siglip.py`).
 
 The `prefix` of a layer map can name another matrix or Linear. It gives `mu`; `output_activation`
 follows if the checkpoint or a map names one. The encoders' tensors are left out: rows are the
@@ -10,13 +16,22 @@ inputs of the projections.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
-from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.loading.layout import Layout, linear, read_activation
-from cimtool.loading.weights import MATRIX, PROJECTION, Weights
+from cimtool.loading.layout import Layout, read_activation, read_projection
+from cimtool.loading.logit_scale import cosine_score
+from cimtool.loading.weights import MATRIX, POOLED, PROJECTION, Weights
+
+OPEN_CLIP = (
+    *("visual", "text", "transformer", "token_embedding", "positional_embedding", "ln_final"),
+    *("input_resolution", "context_length", "vocab_size"),
+)
+TRANSFORMERS = ("text_model", "vision_model")
+BLIP = ("text_encoder", "visual_encoder")
+"""Beginnings of the keys of encoders, in the files of three libraries."""
 
 
 class Projection(Layout, name="projection"):
@@ -27,29 +42,40 @@ class Projection(Layout, name="projection"):
         "prefixes of a layer map, are"
     )
     layers = (PROJECTION,)
+    encoders = (*OPEN_CLIP, *TRANSFORMERS, *BLIP)
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """True if the projection is the only layer."""
-        return weights.layers == (PROJECTION,)
+        """True if the projection is the only layer, or an encoder ends without one."""
+        return weights.layers in ((PROJECTION,), (POOLED,))
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
         """Read the matrix, or the Linear; CimError if it does not have two axes."""
+        if POOLED in weights.layers:
+            width, _ = weights.shape(POOLED, "weight")
+            return TowerBuilder(width).tower("x")
         after = read_activation(weights, "output_activation", "none")
-        if weights.has(PROJECTION, MATRIX):
-            matrix = weights.get(PROJECTION, MATRIX, (None, None))
-            layer = Mvm(matrix, np.zeros(matrix.shape[1]))
-        else:
-            layer = linear(weights, PROJECTION, has_bias=weights.has(PROJECTION, "bias"))
+        layer = read_projection(weights)
         builder = TowerBuilder(layer.weight.shape[0])
         mu = builder.add("mu" if after is None else "mu_sum", layer, "x")
         return builder.tower(mu if after is None else builder.add("mu", after, mu))
 
     @classmethod
+    def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Head `cosine` of a checkpoint with a learned scale."""
+        return cosine_score(content)
+
+    @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
         """A remark on the contents of rows, which no weight shows."""
-        key = next(iter(weights.keys.values()))
+        (layer,) = weights.layers
+        key = weights.key(layer, MATRIX if weights.has(layer, MATRIX) else "weight")
+        if layer == POOLED:
+            return (
+                f"{weights.file}: no layer follows {key}; rows are taken as the features that it "
+                "ends, pooled",
+            )
         return (
             f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "
             "pooled and behind the encoder's last norm",

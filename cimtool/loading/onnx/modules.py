@@ -94,8 +94,9 @@ def model_from_modules(
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
     if layout is not None and same and (said or not (layout.unit_rows and _are_raw(rows))):
-        # Outputs are compared below, so remarks on assumptions are not needed.
-        model = build_model(checkpoint, score, layer_map, lambda _: widths)
+        # Outputs are compared below, so remarks on assumptions and left tensors are not needed.
+        checked = replace(score, ignore_uncertainty=True)
+        model = build_model(checkpoint, checked, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)

@@ -63,8 +63,13 @@ def test_a_prefix_takes_the_first_matrix_alone(tmp_path: Path) -> None:
     tables = {"text": "text_projection", "video": "visual.proj"}
     layer_map = tmp_path / "map.toml"
     layer_map.write_text("".join(f'[{m}]\nprefix = "{name}"\n' for m, name in tables.items()))
-    model = ModelSource(saved(tmp_path), layer_map=layer_map, head="cosine").load()
+    file = saved(tmp_path)
+    with pytest.raises(CimError, match=r"uncertainty_text_projection, .* look like a"):
+        ModelSource(file, layer_map=layer_map, head="cosine").load()
+    source = ModelSource(file, layer_map=layer_map, head="cosine", ignore_uncertainty=True)
+    model = source.load()
     assert (model.layout, model.text_width) == ("projection", 6)
+    assert any("a variance is left out: uncertainty_text_pro" in one for one in model.warnings)
 
 
 def test_both_matrices_end_in_the_same_dimensions(tmp_path: Path) -> None:
