@@ -15,7 +15,7 @@ from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
 from cimtool.handoff.cam_bench import CAM_KIND, CAM_SOURCES, cam_parameters, search_facts
 from cimtool.handoff.coverage import coverage
-from cimtool.handoff.fault_facts import layer_facts
+from cimtool.handoff.fault_facts import layer_facts, unreachable_facts
 from cimtool.handoff.faults import (
     ADAPTER,
     ARRAY,
@@ -58,6 +58,8 @@ UNDER_TEST = " ".join(
 CODES = "grep -q ' CONVERTER = [12];' sv/kind*/parameters.svh"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
+PROVED = "="
+"""Mark before a kind of macro in which a fault is proved to change no number."""
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
 COVERAGE, PARAMETERS = "coverage.json", "parameters.svh"
@@ -84,15 +86,19 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / FAULTY).mkdir()
     for name, text in _texts(sources).items():
         (folder / name).write_text(text, "utf-8")
-    facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
+    shown = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
+    proved = {kind.name: set.intersection(*map(unreachable_facts, kind.layers)) for kind in kinds}
     if search is not None:
-        facts[CAM_KIND] = search_facts(search)
+        shown[CAM_KIND] = search_facts(search)
     listed = []
     for number, one in enumerate(FAULTS, 1):
         if one.file not in sources:
             continue
-        where = ",".join(name for name, held in facts.items() if one.shows in held)
-        listed.append(f"{number}\t{one.tap}\t{one.file}\t{where or NOWHERE}\t{one.name}\n")
+        where = [name for name, held in shown.items() if one.shows in held]
+        where += [f"{PROVED}{name}" for name, held in proved.items() if one.shows in held]
+        listed.append(
+            f"{number}\t{one.tap}\t{one.file}\t{','.join(where) or NOWHERE}\t{one.name}\n"
+        )
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
     found = {one.name: coverage(one) for one in source.layers}
     (folder / COVERAGE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")

@@ -30,7 +30,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     A fact is left out if it is in doubt; then the bench does not have to find its faults.
     """
     op, crossbar = layer.op, layer.op.crossbar
-    driven, slices = crossbar.digits(layer.x), op.layer.cells.slices
+    driven = crossbar.digits(layer.x)
     facts = {
         "ANY": True,
         "WRITES": layer.writes is not None,
@@ -39,11 +39,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
             c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)
         ),
         "HIGH_BITS": bool((cell_digits(op.stored, slice(None)) > 1).any()),
-        "FLIPS": any(one.flipped.any() for one in slices),
-        "MULTIPLIES": any(one.factor != 1 for one in slices),
-        "APART": any(one.shift != k for k, one in enumerate(slices)),
-        "OFFSET": layer.image.offset > 0,
-        "BIAS": bool(op.layer.bias.any()),
+        **_settings(layer),
     }
     found = {name for name, holds in facts.items() if holds} | set(_number_facts(layer))
     for place, after in layer.requantisations.items():
@@ -59,6 +55,30 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     half = 1 << NARROW_BITS - 1
     if any((sums >= half).any() or (sums < -half).any() for sums in groups):
         found.add("WIDE")
+    return found
+
+
+def _settings(layer: DrivenLayer) -> dict[str, bool]:
+    """Facts on settings and images alone: without one, the faulty expression has the right value.
+
+    This holds for all inputs.
+    """
+    slices = layer.op.layer.cells.slices
+    return {
+        "FLIPS": any(one.flipped.any() for one in slices),
+        "MULTIPLIES": any(one.factor != 1 for one in slices),
+        "APART": any(one.shift != k for k, one in enumerate(slices)),
+        "OFFSET": layer.image.offset > 0,
+        "BIAS": bool(layer.op.layer.bias.any()),
+    }
+
+
+def unreachable_facts(layer: DrivenLayer) -> set[str]:
+    """The facts that no input gives a layer: their faults change no number in it."""
+    found = {name for name, holds in _settings(layer).items() if not holds}
+    after = layer.requantisations.values()
+    if not any(one.may_tie(*layer.reached(one)).any() for one in after):
+        found.add("TIES")
     return found
 
 

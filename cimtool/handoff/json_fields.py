@@ -75,6 +75,7 @@ COVERAGE_FIELDS = {
     "LAYER.carries.reached": "bits of the largest magnitude that `taps/` has in it",
     "LAYER.carries.proved_unreachable": "higher bits that no input within the proved ranges sets",
     "LAYER.carries.not_found": "bits that no vector sets and no proof excludes",
+    "LAYER.carries.why": "the reason that vectors set no higher bits",
 }
 
 CAM_FIELDS = {

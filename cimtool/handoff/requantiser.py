@@ -74,6 +74,26 @@ class Requantisation:
         tied: BoolArray = (self.above_threshold(x) == 0) & (self.unlimited(x) % 2 == 1)
         return tied
 
+    def may_tie(self, least: IntArray, most: IntArray) -> BoolArray:
+        """False for each channel [N] in which no number from `least` to `most` [N] is a tie.
+
+        A tie is an odd multiple of `tie_unit`, so at least as far from 0.
+        """
+        unit = self.tie_unit
+        possible: BoolArray = (unit > 0) & ((most >= unit) | (least <= -unit))
+        return possible
+
+    @property
+    def tie_unit(self) -> IntArray:
+        """The smallest number above 0 [N] whose product is halfway between two results.
+
+        0 if there is none. `x * M` is an odd multiple of 2^(shift-1) if x is an odd multiple of
+        2^(shift-1) / power, the largest power of two that divides M.
+        """
+        power = self.multiplier & -self.multiplier
+        unit: IntArray = (np.int64(1) << self.shift - 1) // power
+        return unit
+
 
 def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
     """Yield the requantisations of a layer's sums; only Add and Clip may come in between."""
@@ -143,9 +163,7 @@ def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -
             found, any_inside = (np.take_along_axis(one, index, axis=0)[0] for one in (x, inside))
             chosen.append(np.where(any_inside, found, most))
     first, last = (np.clip(first_of(one), least, most) for one in (lowest, highest))
-    # `x * M` is an odd multiple of 2^(shift-1) if x is an odd multiple of 2^(shift-1) / power.
-    power = after.multiplier & -after.multiplier
-    unit = np.maximum((np.int64(1) << after.shift - 1) // power, 1)
+    unit = np.maximum(after.tie_unit, 1)
     for sign, tie in ((1, last), (-1, first)):
         for odd in (7, 5, 3, 1):
             x = sign * odd * unit

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cimtool.handoff.directed import INPUTS, LINES
 from cimtool.handoff.layers import DrivenLayer, Lanes
 from cimtool.handoff.macro_kinds import law_numbers, macro_kinds
 from cimtool.handoff.searches import DrivenSearch
 
 STEPS_FILE = "steps.txt"
-STEPS_VERSION = 3
+STEPS_VERSION = 4
 
 LAYER = {"layer": "the layer's name"}
 SEARCH = {"search": "the name of the search in a content-addressable memory"}
@@ -109,6 +110,11 @@ STEPS: dict[str, dict[str, str]] = {
         "first": "first column of the layer that the array holds",
         "end": "last column of the layer that the array holds, + 1",
     },
+    "direct": LAYER
+    | {
+        "converter": "lines of `directed/LAYER/converter.txt`, whose sums the arrays then get",
+        "counts": "lines of `directed/LAYER/counts.txt`",
+    },
     "sum": LAYER,
     "requantise": {
         "requantisation": "LAYER/qN",
@@ -140,7 +146,7 @@ STEPS: dict[str, dict[str, str]] = {
         "end": "last item of the gallery that it holds, + 1",
     },
     "rank": SEARCH,
-    "end": {},
+    "end": {"lines": "lines of this file, with this one"},
 }
 """The lines: the word that begins one, and the fields after it by name."""
 
@@ -172,7 +178,7 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes, search: DrivenSearch | N
         lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
     if search is not None:
         lines += _searched(search)
-    return "\n".join([*lines, "end"]) + "\n"
+    return "\n".join([*lines, step_line("end", len(lines) + 1)]) + "\n"
 
 
 def _searched(search: DrivenSearch) -> Iterator[str]:
@@ -237,6 +243,9 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
                 rows = group.start - first, group.stop - first
                 paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
                 yield step_line("read", *paths, *rows, int(idle[g]), *columns)
+    told = [not one.where or one.where in layer.facts for one in LINES.values()]
+    directed = zip(told, INPUTS.values(), strict=True)
+    yield step_line("direct", name, *(len(of(layer)) if has else 0 for has, of in directed))
     yield step_line("sum", name)
     for place, after in layer.requantisations.items():
         yield step_line("requantise", place, after.name, len(after.affine))

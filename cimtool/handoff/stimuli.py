@@ -19,7 +19,7 @@ from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Features, Runner, Simulator
 
-FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
+FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 10, 2, 2
 """Numbers of stimuli of a layer, by kind."""
 
 END_ROWS = 8
@@ -103,6 +103,8 @@ def layer_stimuli(
         "checkerboard, odd rows": np.where(odd, hi, lo),
         "checkerboard, even rows": np.where(odd, lo, hi),
         "worst-case column": worst_column(op, lo, hi),
+        "largest sum": largest_sum(op.weight, lo, hi),
+        "smallest sum": largest_sum(-op.weight, lo, hi),
     }
     rng = np.random.default_rng(SEED)
     for index in range(RANDOM_ROWS):
@@ -163,6 +165,14 @@ def embedding_rows(
     if inputs is not None:
         codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:count])])
     return codes, (codes * op.scale).astype(np.float32)
+
+
+def largest_sum(weight: IntArray, lo: IntArray, hi: IntArray) -> IntArray:
+    """The input [K] within lo..hi [K] with the largest product with a column of weights [K, N]."""
+    upward, downward = np.maximum(weight, 0), np.minimum(weight, 0)
+    column = int((hi @ upward + lo @ downward).argmax())
+    found: IntArray = np.where(weight[:, column] > 0, hi, lo)
+    return found
 
 
 def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:

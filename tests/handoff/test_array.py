@@ -78,22 +78,64 @@ WRONG = {
         "out_valid = {CONVERTED{!rst}};",
         "codes without an input (out_valid)",
     ),
+    "ends the run": (
+        "assign in_ready = !busy;",
+        "assign in_ready = !busy; initial #2000 $finish;",
+        "kind1: the run ended before the bench had compared all; expected no $finish in ",
+    ),
+    "a missing port": (
+        "    output logic                          shows_sums,\n",
+        "",
+        "adapter.sv: cim_adapter has no port shows_sums; expected the ports of sv/cim_adapter.sv",
+    ),
+    "no Verilog": (
+        "assign in_ready = !busy;",
+        "assign in_ready = !busy",
+        "the bench does not compile with them; expected a module cim_adapter with the ports of "
+        "sv/cim_adapter.sv, and all modules in it",
+    ),
     "a narrow port": (
         ".lo, .hi, .sums, .codes",
         ".lo, .hi, .sums, .codes(codes[3:0])",
-        "port codes of cim_array has 256 bits; expected 4",
+        " has 256 bits; expected 4",
     ),
 }  # fmt: skip
 
 
-@pytest.mark.thorough("more of the same; one stays in the first tier", quick=("never answers",))
+@pytest.mark.thorough(
+    "more of the same; one stays in the first tier", quick=("icarus-never answers",)
+)
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_keep_to_the_ports_is_told(case: str, handoff: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+def test_what_does_not_keep_to_the_ports_is_told(
+    simulator: str, case: str, handoff: Path, tmp_path: Path
+) -> None:
     right, wrong, sentence = WRONG[case]
     source = (handoff / "sv" / "cim_adapter.sv").read_text("utf-8")
     assert source.count(right) == 1
     (tmp_path / "adapter.sv").write_text(source.replace(right, wrong), "utf-8")
-    done = run_goal(handoff, "icarus", f"ADAPTER={tmp_path / 'adapter.sv'}", "TIMEOUT=500")
+    done = run_goal(handoff, simulator, f"ADAPTER={tmp_path / 'adapter.sv'}", "TIMEOUT=500")
     assert done.returncode != 0
     assert sentence in done.stdout + done.stderr
     assert "PASS" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("LATENCY=256", "0 to 255, or random"),
+        ("LATENCY=x", "0 to 255, or random"),
+        ("MULTIPLEXED=0", "1 to 255"),
+        ("MULTIPLEXED=x", "1 to 255"),
+        ("MULTIPLEXED=1000", "1 to 255"),
+        ("TIMEOUT=x", "1 to 999999999"),
+        ("TIMEOUT=-1", "1 to 999999999"),
+        ("VECTORS=1e3", "0 to 999999999"),
+    ],
+)
+def test_a_wrong_setting_is_refused(setting: str, expected: str, handoff: Path) -> None:
+    for goal in ("icarus", "random", "cocotb"):
+        done = run_goal(handoff, goal, setting)
+        told = f"{setting}; expected a whole number from {expected}"
+        assert done.stderr.splitlines()[0] == f"sv/bench.sh: {told}"
+        assert (done.returncode, "compared" in done.stdout) == (2, False)

@@ -11,6 +11,18 @@ import pytest
 from handoff_runs import counts, run_cocotb, run_goal
 
 
+def empty(folder: Path, name: str, place: int) -> None:
+    """Without the directed sums of files with a name, whose lines are at a place of `direct`."""
+    for file in (folder / "directed").glob(f"*/{name}"):
+        file.write_text("", "utf-8")
+    steps = [line.split(" ") for line in (folder / "steps.txt").read_text("utf-8").splitlines()]
+    for fields in steps:
+        if fields[0] == "direct":
+            fields[place] = "0"
+    text = "".join(f"{' '.join(fields)}\n" for fields in steps)
+    (folder / "steps.txt").write_text(text, "utf-8")
+
+
 @pytest.mark.thorough(
     "more circuits and faults; each simulator has one in the first tier", quick=("levels",)
 )
@@ -21,8 +33,7 @@ def test_a_column_agrees_as_in_the_bench(
     folder = handoff_of_kind(kind, tmp_path)
     done = run_cocotb(folder)
     # The bench has further sums, those of counts.txt.
-    for file in (folder / "directed").glob("*/counts.txt"):
-        file.write_text("", "utf-8")
+    empty(folder, "counts.txt", 3)
     bench = counts(run_goal(folder, "icarus").stdout)
     found = counts(done.stdout)
     assert found == {"converter": bench["converter"]}, done.stdout
@@ -64,8 +75,18 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path) -> None:
 
 def test_nothing_compared_fails(handoff: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy")
-    for file in (folder / "directed").glob("*/converter.txt"):
-        file.write_text("", "utf-8")
+    empty(folder, "converter.txt", 2)
     done = run_cocotb(folder)
     assert "nothing was compared" in done.stdout + done.stderr
+    assert done.returncode != 0
+
+
+def test_a_file_that_was_cut_is_told(handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    file = folder / "directed" / "text.fc1" / "converter.txt"
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:-1]), "utf-8")
+    done = run_cocotb(folder)
+    told = f"converter.txt has {len(lines) - 1} lines; expected {len(lines)} (steps.txt)"
+    assert f"FAIL: directed/text.fc1/{told}" in done.stderr
     assert done.returncode != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -148,6 +149,37 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
     done = run_goal(with_changed_line(handoff, tmp_path / "copy", file), "icarus")
     assert done.returncode != 0
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == tap
+
+
+CUT = {
+    "directed/text.fc1/converter.txt": r"directed/text.fc1/converter.txt has \d+ lines; expected ",
+    "directed/text.fc1/counts.txt": r"directed/text.fc1/counts.txt has \d+ lines; expected ",
+    "steps.txt": "steps.txt has no end",
+}
+
+
+@pytest.mark.thorough("a copy of a hand-off for a sentence")
+@pytest.mark.parametrize("file", CUT)
+def test_a_file_that_was_cut_is_told(file: str, handoff: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(handoff, tmp_path / "copy"))
+    lines = (folder / file).read_text("utf-8").splitlines(keepends=True)
+    (folder / file).write_text("".join(lines[:-1]), "utf-8")
+    done = run_goal(folder, "icarus")
+    assert re.search(f"FAIL: {CUT[file]}", done.stdout + done.stderr)
+    assert done.returncode != 0
+
+
+@pytest.mark.thorough("a copy of a hand-off for a sentence")
+def test_steps_without_a_layer_are_told(handoff: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(handoff, tmp_path / "copy"))
+    text = (folder / "steps.txt").read_text("utf-8")
+    kept = [line for line in text.splitlines(keepends=True) if "text.fc1" not in line]
+    (folder / "steps.txt").write_text("".join(kept), "utf-8")
+    done = run_goal(folder, "icarus")
+    wanted = len(text.splitlines())
+    told = f"FAIL: steps.txt has {len(kept)} lines; expected {wanted}"
+    assert told in done.stdout + done.stderr
+    assert done.returncode != 0
 
 
 @pytest.mark.thorough("builds a bench twice")

@@ -54,7 +54,7 @@ class Bench:
         self.differing[tap] += int((found != expected).sum())
 
     def do_handoff(self, version: str) -> None:
-        assert version == "3"
+        assert version == "4"
 
     def do_array(self, rows: str, columns: str) -> None:
         self.extents = int(rows), int(columns)
@@ -260,6 +260,14 @@ class Bench:
             total -= (sign * self.offset * row_sum[:, c] << shift)[:, None]
         return total
 
+    def do_direct(self, name: str, *wanted: str) -> None:
+        folder = self.folder / "directed" / name
+        for file, lines in zip(("converter", "counts"), wanted, strict=True):
+            text = folder / f"{file}.txt"
+            if folder.exists():
+                found = text.read_text("utf-8").splitlines() if text.exists() else []
+                assert len(found) == int(lines)
+
     def do_sum(self, name: str) -> None:
         places = self.fraction + self.fine
         bias = numbers(self.folder / "constants" / name / "bias.hex")
@@ -315,5 +323,5 @@ class Bench:
             shown = numbers(folder / f"{tap}.hex")
             self.compare(f"cam {tap}", values, shown.reshape(values.shape))
 
-    def do_end(self) -> None:
-        pass
+    def do_end(self, lines: str) -> None:
+        assert int(lines) == len((self.folder / "steps.txt").read_text("utf-8").splitlines())

@@ -102,7 +102,8 @@ def shown_faults(folder: Path) -> list[list[str]]:
     """Number, tap and name of each fault that a kind of macro shows."""
     lines = (folder / "sv" / "faults.txt").read_text("utf-8").splitlines()
     faults = (line.split("\t") for line in lines)
-    return [[number, tap, name] for number, tap, _, kinds, name in faults if kinds != "none"]
+    shown = [(one, {kind for kind in one[3].split(",") if "kind" in kind[:4]}) for one in faults]
+    return [[number, tap, name] for (number, tap, _, _, name), kinds in shown if kinds]
 
 
 def counts(printed: str) -> dict[str, tuple[int, int]]:

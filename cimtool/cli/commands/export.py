@@ -14,8 +14,9 @@ def command(out: Output, options: ExportOptions) -> None:
     """Write a bundle's files for other tools.
 
     `testvectors` are stimuli for each layer (zero, extremes, one-hot, checkerboard, worst-case
-    column, random, real rows) with the numbers at five taps of every row group, and embeddings with
-    their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
+    column, largest and smallest sum, random, real rows) with the numbers at five taps of every row
+    group, and embeddings with their features and logits, as .npy and as .mem for $readmemh;
+    layout.json describes them.
     `conductances` are the level and the target conductance of every cell, one CSV file per layer;
     put in measured conductances and `simulate` and `verify` read them with `--chip`. `handoff` is
     for a chip team: a golden model in C, and a Makefile that checks it; with --noise also the

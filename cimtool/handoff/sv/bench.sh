@@ -10,7 +10,7 @@
 # Each kind of layers has arrays with widths of their own, sv/kindN; the last lines are the totals of all kinds.
 # A gallery in a content-addressable memory is a kind of its own, sv/cam; CAM has the sources of its array.
 # MACRO has the sources of the array, in one word, ADAPTER the source with module cim_adapter. The adapter
-# of the reference array takes LATENCY and MULTIPLEXED.
+# of the reference array takes LATENCY and MULTIPLEXED; TIMEOUT is for all.
 set -eu
 export LC_ALL=C
 reference="sv/cim_array.sv sv/cim_column.sv"
@@ -28,6 +28,16 @@ need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }
 # made OUTPUT COMMAND: true if this command made the output, and it is newer than all sources that are known.
 made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random $watched -newer "$1")" ]; }
 
+# whole NAME VALUE LEAST MOST [OTHER]: ends the run unless the value is a number from LEAST to MOST.
+whole() {
+    case $2 in
+    '' | *[!0-9]* | ??????????*) ;;
+    *) [ "$2" -lt "$3" ] || [ "$2" -gt "$4" ] || return 0 ;;
+    esac
+    say "$1=$2; expected a whole number from $3 to $4${5:-}"
+    exit 2
+}
+
 # given NAME FILE...: ends the run unless all files are there.
 given() {
     name=$1
@@ -44,10 +54,28 @@ widths() {
     [ -z "$found" ] || { say "$found"; exit 2; }
 }
 
+# refused LOG KIND: ends the run with a sentence and what a simulator said of sources that it does not compile.
+refused() {
+    port=$(sed -n -e "s/^.*error: port \`\`\(.*\)'' is not a port of array_under_test\..*/\1/p" \
+        -e "s/^%Error: .*tb_boundary\.svh:.*: Pin is not an in.out.inout.param.interface: '\(.*\)'$/\1/p" "$1" | head -n 1)
+    case $2 in
+    cam) module=cim_cam files=$cam ;;
+    *) module=cim_adapter files="$adapter $macro" ;;
+    esac
+    if [ -n "$port" ]; then
+        say "$adapter: $module has no port $port; expected the ports of sv/$module.sv"
+    else
+        say "$files: the bench does not compile with them; expected a module $module with the ports of sv/$module.sv, and all modules in it"
+    fi
+    # Verilator's warnings come first.
+    sed '/^%Warning/,/^%Error/ { /^%Error/!d; }' "$1" >&2
+    exit 1
+}
+
 # build SIMULATOR KIND FOLDER OUTPUT SOURCES: compiles the bench of a kind with the parts in a folder, and the sources of an array.
 build() {
     need "$1"
-    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4 top=tb_array own_parts=$3
+    simulator=$1 include="-I$3 -Isv -Isv/$2" output=$4 top=tb_array own_parts=$3 kind_built=$2
     case $2 in
     cam)
         top=tb_cam
@@ -64,7 +92,7 @@ build() {
     case "$macro $adapter $cam" in /* | *' /'* | *..*) ;; *) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
     iverilog)
-        iverilog -g2012 -Wall -Wno-timescale $include -s $top -o "$output" "$@" 2> "$output.log" || { cat "$output.log" >&2; exit 1; }
+        iverilog -g2012 -Wall -Wno-timescale $include -s $top -o "$output" "$@" 2> "$output.log" || refused "$output.log" "$kind_built"
         widths "$output.log"
         cat "$output.log" >&2
         ;;
@@ -85,7 +113,7 @@ build() {
                 sv/waivers.vlt "$@" > "$output.log" 2>&1 && done=yes && break
             grep -q BLKLOOPINIT "$output.log" || break
         done
-        [ $done = yes ] || { cat "$output.log" >&2; exit 1; }
+        [ $done = yes ] || refused "$output.log" "$kind_built"
         widths "$output.log"
         for object in "$output.obj"/verilated*.o; do
             # Copy, then rename: several benches may share the folder.
@@ -112,7 +140,11 @@ each() {
     rm -f build/"$goal"_*.txt
     for folder in $folders; do
         kind=${folder#sv/}
-        "$@" "$kind" > "build/${goal}_$kind.txt" && grep -q '^PASS$' "build/${goal}_$kind.txt" || failed=1
+        if ! "$@" "$kind" > "build/${goal}_$kind.txt"; then failed=1
+        elif ! grep -q '^PASS$' "build/${goal}_$kind.txt"; then
+            failed=1
+            say "$kind: the run ended before the bench had compared all; expected no \$finish in $adapter and $macro"
+        fi
         sed "s/^/$kind: /" "build/${goal}_$kind.txt"
     done
     awk '/^[a-z_]+: [0-9]+ compared, [0-9]+ differ$/ {
@@ -148,7 +180,8 @@ with_random_inputs() {
         "$binary" +HANDOFF=. +VECTORS="${VECTORS:-1000}" +SEED="${SEED:-1}" +FAULT="$4" $timing
 }
 
-# planted FILE KINDS KIND: yes if a fault is in the bench of a kind, no if its kinds do not show it, own if its file is replaced
+# planted FILE KINDS KIND: yes if a fault is in the bench of a kind, no if its kinds do not show it, equal if it is proved to change
+# no number there, own if its file is replaced
 planted() {
     case $own,$1 in
     yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) echo own && return ;;
@@ -159,6 +192,7 @@ planted() {
     esac
     case ,$2, in
     *,"$3",*) echo yes ;;
+    *,"=$3",*) echo equal ;;
     *) echo no ;;
     esac
 }
@@ -191,6 +225,12 @@ alone() { "$PYTHON" sv/array_cocotb.py "$1" "$adapter" $macro; }
 
 goal=${1:-}
 mkdir -p build
+[ "${LATENCY:-0}" = random ] || whole LATENCY "${LATENCY:-0}" 0 255 ', or random'
+whole MULTIPLEXED "${MULTIPLEXED:-1}" 1 255
+whole TIMEOUT "${TIMEOUT:-10000}" 1 999999999
+whole VECTORS "${VECTORS:-1000}" 0 999999999
+whole SEED "${SEED:-1}" 0 999999999
+whole FAULT "${FAULT:-0}" 0 999999999
 given MACRO $macro
 given ADAPTER "$adapter"
 watched="$macro $adapter" all=$(echo sv/kind*)
@@ -216,6 +256,10 @@ mutants)
             while IFS=$tab read -r number tap file kinds name; do
                 case $(planted "$file" "$kinds" "$kind") in
                 own) continue ;;
+                equal)
+                    printf '%s: %s: %s: proved to change no number\n' $simulator "$kind" "$name"
+                    continue
+                    ;;
                 no)
                     printf '%s: %s: %s: no vector shows it\n' $simulator "$kind" "$name"
                     continue

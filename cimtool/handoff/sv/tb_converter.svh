@@ -38,16 +38,18 @@
         rows_for = (total + MOST_DIGIT - 1) / MOST_DIGIT;
     endfunction
 
-    task automatic direct_converter;
-        int lines, taken, slice, turn, cells_sum, digits_sum, sum_wanted, code_wanted, largest, left, unit, extra, full;
+    task automatic direct_converter(input int wanted);
+        int lines, had, taken, slice, turn, cells_sum, digits_sum, sum_wanted, code_wanted, largest, left, unit, extra, full;
         longint taken_off;
         logic second, below, is_signed;
         lines = $fopen({handoff, "/directed/", name, "/converter.txt"}, "r");
         if (lines == 0) $fatal(1, "FAIL: no %s/directed/%s/converter.txt", handoff, name);
         cell_of = -1;
         direct = 1'b1;
+        had = 0;
         taken = $fscanf(lines, "%d %d %d %d", slice, turn, taken_off, cells_sum);
         while (taken == 4) begin
+            had = had + 1;
             taken = $fscanf(lines, "%d %d %d", digits_sum, sum_wanted, code_wanted);
             if (taken != 3) $fatal(1, "FAIL: directed/%s/converter.txt ends within a line", name);
             is_signed = slice < SLICES && SIGNED_CELLS[slice % SLICES];
@@ -76,21 +78,24 @@
             taken = $fscanf(lines, "%d %d %d %d", slice, turn, taken_off, cells_sum);
         end
         if (taken > 0) $fatal(1, "FAIL: directed/%s/converter.txt ends within a line", name);
+        if (had != wanted) $fatal(1, "FAIL: directed/%s/converter.txt has %0d lines; expected %0d (steps.txt)", name, had, wanted);
         $fclose(lines);
         direct = 1'b0;
     endtask
 
     // Every number of rows that conduct, in each bit of the cells.
-    task automatic direct_counts;
-        int lines, taken, slice, turn, cell_held, rows, sum_wanted, code_wanted;
+    task automatic direct_counts(input int wanted);
+        int lines, had, taken, slice, turn, cell_held, rows, sum_wanted, code_wanted;
         longint taken_off;
         lines = $fopen({handoff, "/directed/", name, "/counts.txt"}, "r");
         if (lines == 0) $fatal(1, "FAIL: no %s/directed/%s/counts.txt", handoff, name);
         cell_of = -1;
         direct = 1'b1;
         direct_negative = '0;
+        had = 0;
         taken = $fscanf(lines, "%d %d %d %d %d %d %d", slice, turn, taken_off, cell_held, rows, sum_wanted, code_wanted);
         while (taken == 7) begin
+            had = had + 1;
             if (cell_held < 0) program_direct(rows, ROWS, -cell_held, -cell_held, 1'b1, 1'b0);
             else program_direct(rows, ROWS, cell_held, cell_held, 1'b0, 1'b0);
             direct_drive = '0;
@@ -100,6 +105,7 @@
             taken = $fscanf(lines, "%d %d %d %d %d %d %d", slice, turn, taken_off, cell_held, rows, sum_wanted, code_wanted);
         end
         if (taken > 0) $fatal(1, "FAIL: directed/%s/counts.txt ends within a line", name);
+        if (had != wanted) $fatal(1, "FAIL: directed/%s/counts.txt has %0d lines; expected %0d (steps.txt)", name, had, wanted);
         $fclose(lines);
         direct = 1'b0;
     endtask

@@ -72,6 +72,11 @@
         random_add(first_vector + n, column, whole);
     endtask
 
+    // The sums of directed/ are not drawn.
+    task automatic direct_sums(input int converter_lines, input int count_lines);
+        if (converter_lines + count_lines < 0) $fatal(1, "FAIL: steps.txt: a line direct has numbers below 0");
+    endtask
+
     task automatic sum_layer;
         $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
         for (int n = 0; n < random_vectors; n++)

@@ -19,10 +19,14 @@
         totals[n*WIDTH + column] = sum_before + ACC_BITS'(whole);
     endtask
 
+    // Drives the sums of directed/.
+    task automatic direct_sums(input int converter_lines, input int count_lines);
+        if (code_kind != 0) direct_converter(converter_lines);
+        direct_counts(count_lines);
+    endtask
+
     // Compares the layer's sums over all row groups.
     task automatic sum_layer;
-        if (code_kind != 0) direct_converter;
-        direct_counts;
         $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
         $readmemh({handoff, "/taps/", name, "/layer_sum.hex"}, want_sum, 0, vectors * columns - 1);
         for (int n = 0; n < vectors; n++)
