@@ -52,6 +52,7 @@ def compile(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     calibration: EmbeddingsLike,
     target: str | Target,
     settings: File | None = None,
@@ -102,8 +103,10 @@ def compile(
     * `poly`: The polynomial, if the checkpoint has none.
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `calibration`: Embeddings that decide the ranges.
     * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
@@ -161,6 +164,7 @@ def prepare(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     calibration: EmbeddingsLike,
     target: str | Target,
     settings: File | None = None,
@@ -204,8 +208,10 @@ def prepare(
     * `poly`: The polynomial, if the checkpoint has none.
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `calibration`: Embeddings that decide the ranges.
     * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
@@ -724,6 +730,7 @@ def fine_tune(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     calibration: EmbeddingsLike,
     target: str | Target,
     settings: File | None = None,
@@ -779,8 +786,10 @@ def fine_tune(
     * `poly`: The polynomial, if the checkpoint has none.
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `calibration`: Embeddings that decide the ranges.
     * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
@@ -838,11 +847,13 @@ def sweep(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     qrels: File | None = None,
     calibration_rows: SeenRows = "refuse",
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     samples: int = 10,
+    objective: str | None = None,
     jobs: int | None = None,
     dask: str | None = None,
     calibration: EmbeddingsLike,
@@ -872,25 +883,32 @@ def sweep(
     `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
     compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
     the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
-    within). With a file `qrels`, items that it grades above 0 are right. `distractors` are more
-    items, right for no text. The verdict and the costs are for a `gallery` of so many items, and
-    the verdict beside Monte Carlo with `samples`. Raises CimError if rows of `data` calibrated
-    (unless they are allowed or dropped), the folder holds another sweep or no worker answers;
-    PointsFailed (a CheckFailed) at the end if points failed or none is within the `budget`.
+    within). Within the budget the cheapest is chosen: by the `objective`, a cost or a sum such as
+    "query_energy=1,arrays=0.5" of shares of what the first point costs; without one by the energy
+    of a query, else by conversions, else by arrays. With a file `qrels`, items that it grades above
+    0 are right. `distractors` are more items, right for no text. The verdict and the costs are for
+    a `gallery` of so many items, and the verdict beside Monte Carlo with `samples`. Raises CimError
+    if rows of `data` calibrated (unless they are allowed or dropped), the folder holds another
+    sweep or no worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is
+    within the `budget`.
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `poly`: The polynomial, if the checkpoint has none.
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
-    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
-      raw rows.
+    * `gallery`: Items that a query is priced among and R@1 is extrapolated to [default: those
+      measured].
     * `distractors`: Further videos in the gallery, right for no text.
     * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
+    * `objective`: Cost to lower: query_energy, encoding_energy, latency, arrays, conversions,
+      or a sum such as query_energy=1,arrays=0.5 of shares of what the first has.
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.
@@ -920,6 +938,7 @@ def tune(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     calibration: EmbeddingsLike,
     target: str | Target,
     settings: File | None = None,
@@ -958,11 +977,11 @@ def tune(
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     samples: int = 10,
+    objective: str | None = None,
     jobs: int | None = None,
     dask: str | None = None,
     data: EmbeddingsLike,
     budget: Mapping[str, float],
-    objective: str | None = None,
     grid: Grid | None = None,
     output: File | None = None,
     folder: File | None = None,
@@ -994,8 +1013,10 @@ def tune(
     * `poly`: The polynomial, if the checkpoint has none.
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `calibration`: Embeddings that decide the ranges.
     * `target`: The hardware.
     * `settings`: Settings to start from (TOML).
@@ -1039,18 +1060,17 @@ def tune(
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
-    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
-      raw rows.
+    * `gallery`: Items that a query is priced among and R@1 is extrapolated to [default: those
+      measured].
     * `distractors`: Further videos in the gallery, right for no text.
     * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
+    * `objective`: Cost to lower: query_energy, encoding_energy, latency, arrays, conversions,
+      or a sum such as query_energy=1,arrays=0.5 of shares of what the first has.
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.
     * `data`: Embeddings to measure on: one half of the queries chooses, the other checks.
     * `budget`: Largest error allowed for the compiled model; repeat for more metrics.
-    * `objective`: Cost to lower: query_energy, encoding_energy, latency, arrays, conversions,
-      or a sum of shares of the start such as query_energy=1,arrays=0.5 (query_energy with
-      gallery, else arrays).
     * `grid`: Values of adc_bits, references, rows_active, score_mapping, shortlist to start
       from; repeat for all combinations.
     * `output`: File of the settings.
@@ -1065,6 +1085,7 @@ def evaluate(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     jobs: int | None = None,
     dask: str | None = None,
     modalities: Sequence[str] | None = None,
@@ -1098,8 +1119,10 @@ def evaluate(
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.
@@ -1123,6 +1146,7 @@ def compare_targets(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    ignore_uncertainty: bool = False,
     qrels: File | None = None,
     calibration_rows: SeenRows = "refuse",
     gallery: int | None = None,
@@ -1150,13 +1174,15 @@ def compare_targets(
     * `what`: The checkpoint (or two ONNX files, text first), then targets [default: all].
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
-    * `a`: The teacher's a in sigmoid(b - a D).
-    * `b`: The teacher's b.
+    * `a`: The teacher's a in sigmoid(b - a D), or a cosine's scale.
+    * `b`: The teacher's b, or a cosine's offset.
+    * `ignore_uncertainty`: Leave out a variance in the checkpoint that its layout does not
+      read. [default: False]
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
-    * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
-      raw rows.
+    * `gallery`: Items that a query is priced among and R@1 is extrapolated to [default: those
+      measured].
     * `distractors`: Further videos in the gallery, right for no text.
     * `samples`: Monte Carlo samples per side of the verdict. [default: 10]
     * `jobs`: Processes on this machine (1).
