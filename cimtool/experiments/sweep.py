@@ -154,7 +154,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
         known = SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
         if self.objective is None:
             return known
-        return {OBJECTIVE: f"{self.objective.text}, of the first point's", **known}
+        return {OBJECTIVE: f"objective {self.objective.text}", **known}
 
     @property
     def fronts(self) -> dict[str, list[int]]:

@@ -43,7 +43,7 @@ PROJECTION, MATRIX = "projection", "matrix"
 
 PROJECTIONS = {
     "text": ("text_projection", "text.text_projection", "text_proj", "text_model.head"),
-    "video": ("visual.proj", "visual_projection", "vision_proj"),
+    "video": ("visual.proj", "visual.head.proj", "visual_projection", "vision_proj"),
 }
 """Keys of the matrices after CLIP's encoders, and of the Linears of BLIP, ALBEF and SigLIP."""
 

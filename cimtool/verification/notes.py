@@ -55,6 +55,12 @@ def notes_of(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are missing "
             "and drift is measured against the float polynomial; compile with a and b"
         )
+    mapping = bundle.settings.score_mapping
+    if bundle.gallery is None and mapping != "digital":
+        notes.append(
+            f"score_mapping = {mapping}: no gallery is in the arrays, so all pairs are scored "
+            "digitally here; `cimtool program` puts one there, which `cimtool verify` then measures"
+        )
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs, data.called))
     return (*notes, *data_notes(data, truth, runs.table.queries[-1]))

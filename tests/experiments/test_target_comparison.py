@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.engine import PointsFailed
+from cimtool.experiments.render_targets import target_table
 from cimtool.experiments.target_comparison import TargetComparison, TargetRow
 from cimtool.report.terminal import terminal
 
@@ -73,6 +75,22 @@ def test_the_first_line_names_the_cheapest(compared: TargetComparison) -> None:
     assert f"takes least on {best.target}" in text
     assert "not ranked by energy, of which parts have no price: ideal" in text
     assert set(compared.to_json()["within"]) >= {"isaac-rram-128", "ideal"}
+
+
+def test_energies_and_latencies_have_intervals(compared: TargetComparison) -> None:
+    table = target_table(compared)
+    titles = [column.title for column in table.columns]
+    priced = [cells.cells for cells, row in zip(table.rows, compared.rows, strict=True)
+              if row.priced]  # fmt: skip
+    assert len(priced) >= 2
+    for title in ("query", "latency", "encoding"):
+        for cells in priced:
+            low, _, high = cells[titles.index(title)].note.strip("[]").partition(", ")
+            assert low != high
+    text = " ".join(terminal(compared.document()).split())
+    one = r"[\d.]+ [munp]J \([\d.]+ [munp]J to [\d.]+ [munp]J\)"
+    assert re.search(rf"takes least on [^:]+: {one}, latency [\d.]+ [mun]s \(", text)
+    assert re.search(rf"the least is {one} on [^,]+, [\d.]+ times \([\d.]+ to [\d.,]+\)", text)
 
 
 def test_an_earlier_run_is_used(

@@ -129,7 +129,9 @@ def matched(s: Shape, items: int, seed: int = 0, noise: float = 0.3) -> Matched:
         spread = np.exp(0.3 * ambiguity) * noise
         cls = (items_latent + spread * rng.normal(size=items_latent.shape)) @ seen
         cls += 0.02 * rng.normal(size=cls.shape)
-        unc = ambiguity * np.sign(rng.normal(size=width)) + 0.1 * rng.normal(size=(items, width))
+        unc = 0.4 * ambiguity * np.sign(rng.normal(size=width)) + 0.1 * rng.normal(
+            size=(items, width)
+        )
         heads = Side(
             seen.T @ joint + 0.01 * rng.normal(size=(width, s.d)) / np.sqrt(width),
             0.001 * rng.normal(size=s.d),

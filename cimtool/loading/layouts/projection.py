@@ -1,6 +1,7 @@
 """Layout `projection`: one matrix per modality, as behind CLIP's two encoders.
 
     text_projection, visual.proj                        [in, out]: OpenAI's files, open_clip
+    visual.head.proj.weight                             [out, in]: open_clip, encoders of timm
     text_projection.weight, visual_projection.weight    [out, in]: transformers
     text_model.head.weight, text.text_projection.weight [out, in]: SigLIP's texts
 

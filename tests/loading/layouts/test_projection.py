@@ -25,6 +25,7 @@ def tensor(values: np.ndarray) -> torch.Tensor:
 
 
 OPEN_CLIP = {"text_projection": tensor(TEXT), "visual.proj": tensor(IMAGE), **NORM}
+OF_TIMM = {"text_projection": tensor(TEXT), "visual.head.proj.weight": tensor(IMAGE.T), **NORM}
 LINEAR = {
     "text_projection.weight": tensor(TEXT.T), "visual_projection.weight": tensor(IMAGE.T), **NORM
 }  # fmt: skip
@@ -40,7 +41,7 @@ def outputs(content: Mapping[str, object], folder: Path, layer_map: str = "") ->
     return [one.run({"x": ROWS[one.extent("x")]})["mu"] for one in towers]
 
 
-@pytest.mark.parametrize("content", [OPEN_CLIP, LINEAR, {"state_dict": OPEN_CLIP}, BLIP])
+@pytest.mark.parametrize("content", [OPEN_CLIP, OF_TIMM, LINEAR, {"state_dict": OPEN_CLIP}, BLIP])
 def test_projections_of_clip_are_known_by_their_names(
     content: Mapping[str, object], tmp_path: Path
 ) -> None:
