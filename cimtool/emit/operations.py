@@ -38,12 +38,14 @@ from cimtool.ir.source import (
     Erf,
     Exp,
     Gate,
+    InverseRoot,
     L2Normalize,
     LayerNorm,
     LeakyRelu,
     Log,
     PolynomialScore,
     Power,
+    ProbitScore,
     Reciprocal,
     RmsNorm,
     Sigmoid,
@@ -274,6 +276,22 @@ def _rms_norm(writer: GraphWriter, op: RmsNorm, types: Types, x: str) -> str:
 def _distance_score(writer: GraphWriter, op: DistanceScore, types: Types, ed: str) -> str:
     scaled = writer.node("Mul", ed, writer.constant(np.float64(op.factor)))
     return writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
+
+
+@ONNX.rule(InverseRoot)
+def _inverse_root(writer: GraphWriter, op: InverseRoot, types: Types, x: str) -> str:
+    return writer.node("Reciprocal", writer.node("Sqrt", x))
+
+
+@ONNX.rule(ProbitScore)
+def _probit_score(
+    writer: GraphWriter, op: ProbitScore, types: Types, mean: str, variance: str
+) -> str:
+    scaled = writer.node("Mul", mean, writer.constant(np.float64(op.factor)))
+    logit = writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
+    spread = writer.node("Mul", variance, writer.constant(np.float64(op.spread)))
+    root = writer.node("Sqrt", writer.node("Add", spread, writer.constant(np.float64(1.0))))
+    return writer.node("Div", logit, root)
 
 
 @ONNX.rule(PolynomialScore)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -128,6 +129,14 @@ class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
 
     def run(self, *inputs: Array) -> Array:
         return np.sqrt(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class InverseRoot(Unbounded, name="inverse_root", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`1 / sqrt(x)` of numbers above 0."""
+
+    def run(self, *inputs: Array) -> Array:
+        return 1 / np.sqrt(inputs[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,6 +350,29 @@ class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLO
 @dataclass(frozen=True, eq=False)
 class CosineScore(Identity, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """The inner products [n, m] of rows at unit norm, as they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitScore(Unbounded, name="probit_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`m / sqrt(1 + pi/8 v)`: E[sigmoid(z)] as a logit, for z of mean m and variance v, nearly.
+
+    m = `factor` c + `offset` and v = `factor`^2 var, of a similarity of mean c and variance var,
+    each [n, m] (MacKay 1992, doi 10.1162/neco.1992.4.5.720).
+    """
+
+    factor: float
+    offset: float = 0.0
+
+    scores_statistics = True
+
+    @property
+    def spread(self) -> float:
+        """What the variance counts for beside 1: `pi/8 factor^2`."""
+        return math.pi / 8 * self.factor**2
+
+    def run(self, *inputs: Array) -> Array:
+        mean, variance = inputs
+        return (self.factor * mean + self.offset) / np.sqrt(1 + self.spread * variance)
 
 
 @dataclass(frozen=True, eq=False)

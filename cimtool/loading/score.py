@@ -52,6 +52,7 @@ def read_score(
 
     The layout divides ed and vd by `divisors` before the polynomial. a and b are the caller's; else
     they come from the polynomial in use, from the file's polynomial, or from the file's top level.
+    Those of a head that scales a cosine come from the top level of a file that names this head.
     Raises CimError for an unknown head, a head that lacks something, and an option that the head
     does not use.
     """
@@ -70,6 +71,11 @@ def read_score(
         if found is not None:
             found = replace(raw(found, divisors), a=a, b=b)
         known = ScoreConstants(file, found, a, b)
+    elif kind.scales_cosine:
+        # a and b of a file for another head are of a distance.
+        own = content if content.get(INNER_HEAD) == kind.name else {}
+        a, b = (_first(getattr(wanted, name), _number(file, own, name)) for name in ("a", "b"))
+        known = ScoreConstants(file, None, a, b)
     return kind.trained(known), known
 
 
@@ -99,7 +105,7 @@ def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
             DEFAULT_HEAD,
         )
     for name in ("a", "b"):
-        if getattr(wanted, name) is not None and not kind.is_sampled:
+        if getattr(wanted, name) is not None and not (kind.is_sampled or kind.scales_cosine):
             raise ArgumentError(
                 '{} is given, but the score of head "{}" has no sigmoid; expected none',
                 Argument(name),

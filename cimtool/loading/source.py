@@ -45,8 +45,8 @@ class ModelOptions(Record):
         "The score, if the checkpoint names none.", OneOfFamily(family=Head, checked=False)
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    a: float | None = optional("The teacher's a in sigmoid(b - a D).", "X")
-    b: float | None = optional("The teacher's b.", "X")
+    a: float | None = optional("The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X")
+    b: float | None = optional("The teacher's b, or a cosine's offset.", "X")
 
 
 class ModelArguments(ModelOptions):

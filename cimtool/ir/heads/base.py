@@ -50,7 +50,8 @@ def dimension(tower: Graph) -> int:
 class ScoreConstants:
     """Constants of a score, from files and options; a head takes the ones that it needs.
 
-    `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's.
+    `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's, of a
+    distance, or scale and offset of a cosine.
     """
 
     file: str
@@ -76,6 +77,8 @@ class Head(Named):
     """True if its score is a polynomial from a file."""
     is_sampled: ClassVar[bool] = False
     """True if a and b say a matching probability E[sigmoid(b - a D)] of its items."""
+    scales_cosine: ClassVar[bool] = False
+    """True if a and b, where they are given, scale its cosine: a c + b."""
     is_surrogate: ClassVar[bool] = False
     """True if its score was fitted to that probability, from which its drift is measured."""
 

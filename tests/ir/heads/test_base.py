@@ -13,16 +13,17 @@ from cimtool.ir.heads import Head, ScoreConstants, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
+from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.surrogate import Polynomial
 
 POLYNOMIAL = Polynomial(2, (-0.1, 0.25, 0.5, 0.75, 1.0), 0.5, 2.0, 3.0, a=0.1, b=0.2, K=7)
-HEADS = [PcmePoly(POLYNOMIAL), Csd(0.125, -0.5), Cosine(), Euclidean()]
+HEADS = [PcmePoly(POLYNOMIAL), Csd(0.125, -0.5), Cosine(), Euclidean(), ProbCosine(10.0, -3.0)]
 
 each_head = pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
 
 
 def test_every_file_of_the_folder_is_found() -> None:
-    assert sorted(Head.family) == ["cosine", "csd", "euclidean", "pcme-poly"]
+    assert sorted(Head.family) == ["cosine", "csd", "euclidean", "pcme-poly", "probcosine"]
 
 
 @each_head
@@ -39,6 +40,7 @@ def test_only_what_a_head_needs_is_stored(head: Head, towers: SimpleNamespace) -
         "csd": ["mu", "ed_self"],
         "euclidean": ["mu", "ed_self"],
         "cosine": ["mu"],
+        "probcosine": ["mu", "s"],
     }
     program = assemble(*towers.gaussians, head)
     for graph in (program.text, program.video):
@@ -74,7 +76,8 @@ def test_heads_take_what_is_known_and_say_what_is_not() -> None:
 def test_which_scores_are_logits() -> None:
     measures = {head.name: head.measure for head in HEADS}
     assert measures == {
-        "pcme-poly": "logit", "csd": "logit", "cosine": "score", "euclidean": "score"
+        "pcme-poly": "logit", "csd": "logit", "cosine": "score", "euclidean": "score",
+        "probcosine": "logit",
     }  # fmt: skip
     of_p = Polynomial(1, (-0.1, 0.0), 0.5, fit_logit=False)
     assert PcmePoly(of_p).measure == "score"
@@ -83,7 +86,7 @@ def test_which_scores_are_logits() -> None:
 def test_only_a_polynomial_can_be_constant_or_amplify() -> None:
     spans = {"ed": (1.0, 2.0), "vd": (3.0, 4.0)}
     flat = PcmePoly(Polynomial(1, (0.0, 0.0), 0.5))
-    assert [head.constant_over(spans) for head in (flat, *HEADS)] == [True] + [False] * 4
+    assert [head.constant_over(spans) for head in (flat, *HEADS)] == [True] + [False] * len(HEADS)
     values = {name: np.linspace(*span, 5) for name, span in spans.items()}
     assert HEADS[0].jitter(values, 0.1) > 0
-    assert [head.jitter(values, 0.1) for head in HEADS[1:]] == [0, 0, 0]
+    assert [head.jitter(values, 0.1) for head in HEADS[1:]] == [0] * len(HEADS[1:])
