@@ -148,7 +148,11 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
         assert (report.drift.score, report.drift.reference) == ("logit", "csd")
         assert "logit_rmse" in report.drift.rows[3].metrics
     else:
-        surrogate = {"euclidean": "euclidean score"}.get(head, head)
+        names_of = {
+            "euclidean": "euclidean score",
+            "csd-ranking": "csd without the query's variance",
+        }
+        surrogate = names_of.get(head, head)
         first = ["raw embeddings", "raw rows, int8", surrogate, "float.onnx", "folded"]
         assert names[: len(first)] == first, "rows that cannot be known are left out"
         assert (report.drift.score, report.drift.reference, report.drift.scatter) == (

@@ -37,7 +37,7 @@ class ProbCosine(Head, name="probcosine"):
     b: float | None = None
 
     surrogate = "probcosine"
-    needs_variance = True
+    needs_variance = MODALITIES
     scales_cosine = True
 
     @classmethod

@@ -10,20 +10,34 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, ScoreConstants, assemble
-from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.csd import Csd, CsdRanking
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.surrogate import Polynomial
 
 POLYNOMIAL = Polynomial(2, (-0.1, 0.25, 0.5, 0.75, 1.0), 0.5, 2.0, 3.0, a=0.1, b=0.2, K=7)
-HEADS = [PcmePoly(POLYNOMIAL), Csd(0.125, -0.5), Cosine(), Euclidean(), ProbCosine(10.0, -3.0)]
+HEADS = [
+    PcmePoly(POLYNOMIAL),
+    Csd(0.125, -0.5),
+    CsdRanking(),
+    Cosine(),
+    Euclidean(),
+    ProbCosine(10.0, -3.0),
+]
 
 each_head = pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
 
 
 def test_every_file_of_the_folder_is_found() -> None:
-    assert sorted(Head.family) == ["cosine", "csd", "euclidean", "pcme-poly", "probcosine"]
+    assert sorted(Head.family) == [
+        "cosine",
+        "csd",
+        "csd-ranking",
+        "euclidean",
+        "pcme-poly",
+        "probcosine",
+    ]
 
 
 @each_head
@@ -38,6 +52,7 @@ def test_only_what_a_head_needs_is_stored(head: Head, towers: SimpleNamespace) -
     stored = {
         "pcme-poly": ["mu", "s", "ed_self", "vd_self"],
         "csd": ["mu", "ed_self"],
+        "csd-ranking": ["mu", "ed_self"],
         "euclidean": ["mu", "ed_self"],
         "cosine": ["mu"],
         "probcosine": ["mu", "s"],
@@ -46,7 +61,7 @@ def test_only_what_a_head_needs_is_stored(head: Head, towers: SimpleNamespace) -
     for graph in (program.text, program.video):
         assert list(graph.outputs) == stored[head.name]
         # The branch of a variance that no output needs goes.
-        assert ("logvar" in graph.by_name) == head.needs_variance
+        assert ("logvar" in graph.by_name) == (graph.name in head.needs_variance)
 
 
 @each_head
@@ -76,7 +91,8 @@ def test_heads_take_what_is_known_and_say_what_is_not() -> None:
 def test_which_scores_are_logits() -> None:
     measures = {head.name: head.measure for head in HEADS}
     assert measures == {
-        "pcme-poly": "logit", "csd": "logit", "cosine": "score", "euclidean": "score",
+        "pcme-poly": "logit", "csd": "logit", "csd-ranking": "score", "cosine": "score",
+        "euclidean": "score",
         "probcosine": "logit",
     }  # fmt: skip
     of_p = Polynomial(1, (-0.1, 0.0), 0.5, fit_logit=False)
