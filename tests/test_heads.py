@@ -37,9 +37,11 @@ WIDTH, HIDDEN, D = 12, 24, 10
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 HEADS = {
     "csd": {"a": 0.1, "b": 0.5},
+    "csd-ranking": {},
     "cosine": {},
     "euclidean": {},
     "probcosine": {"a": 10.0},
+    "inclusion": {},
 }
 LAYOUTS = {"trunk": WIDTH, "two-branch": D}
 
@@ -161,8 +163,9 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
             None,
         )
         baseline, drift = report.headline.sentences[:2]
-        # Variances far above mu^2 leave products of these means, whose lengths differ.
-        result = "BETTER" if head == "probcosine" else "as well"
+        # Variances far above mu^2 leave products of these means, whose lengths differ, and an
+        # inclusion is largest for the narrowest video.
+        result = "BETTER" if head in ("probcosine", "inclusion") else "as well"
         assert baseline.startswith(f"Raw embeddings retrieve {result}")
         assert f"(centred score RMSE) from the float {surrogate}" in drift
     assert report.drift.scatter is None
@@ -175,8 +178,12 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
         [report.notes, report.headline.sentences, report.causes.advice]
     )
     statistics = {domain.statistic for domain in report.saturation.domains}
-    of_cosines = {"cosine": {"cosine"}, "probcosine": {"cosine", "variance"}}
-    assert statistics == of_cosines.get(head, {"ed"})
+    others = {
+        "cosine": {"cosine"},
+        "probcosine": {"cosine", "variance"},
+        "inclusion": {"inclusion"},
+    }
+    assert statistics == others.get(head, {"ed"})
 
 
 def test_a_score_without_an_operation_of_its_own_has_no_statistics(
@@ -285,8 +292,13 @@ def test_what_else_reads_a_bundle_reads_this_one(
     assert {f"text.{name}" for name in compiled(head).program.text.outputs} <= stored
 
 
+def test_an_inclusion_draws_up_no_shortlist(compiled: Compiled) -> None:
+    with pytest.raises(CimError, match="score_mapping = hybrid: the score does not use ed, by"):
+        compiled("inclusion", score_mapping="hybrid")
+
+
 @pytest.mark.thorough("more of the same kind")
-@each_head
+@pytest.mark.parametrize("head", [name for name in HEADS if name != "inclusion"])
 def test_a_hybrid_score_shortlists_by_the_distance_of_every_head(
     compiled: Compiled, head: str, tmp_path: Path
 ) -> None:

@@ -1,8 +1,13 @@
-"""Random small matchers for a head: two towers of one layer each, rows, and settings."""
+"""Random small matchers for a head: two towers of one layer each, rows, and settings.
+
+`python tests/kits/random_heads.py HEAD [COUNT]` compares all implementations on 720 of them.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +24,29 @@ from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.handoff.c.part import write_c
 from cimtool.ir.heads import Head, TowerBuilder, assemble
+from cimtool.ir.heads.csd import CsdRanking
+from cimtool.ir.heads.inclusion import InclusionHead
+from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Graph, Program, as_inputs
 from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Runner
 
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 
-RandomHead = Callable[[np.random.Generator], Head]
+Rng = np.random.Generator
+
+
+def probcosine(rng: Rng) -> Head:
+    if rng.integers(3) == 0:
+        return ProbCosine()
+    return ProbCosine(float(rng.uniform(0.5, 100)), None if rng.integers(2) else rng.normal())
+
+
+HEADS: dict[str, Callable[[Rng], Head]] = {
+    "probcosine": probcosine,
+    "inclusion": lambda rng: InclusionHead(),
+    "csd-ranking": lambda rng: CsdRanking(),
+}
 
 
 @dataclass(frozen=True)
@@ -37,16 +58,16 @@ class RandomMatcher:
     rows: dict[str, Array]
 
 
-def random_matcher(seed: int, heads: RandomHead) -> RandomMatcher:
+def random_matcher(seed: int, head: str) -> RandomMatcher:
     """A matcher of a few dimensions, whose means and variances differ in size by orders."""
     rng = np.random.default_rng(seed)
     width, d = int(rng.integers(1, 9)), int(rng.integers(1, 13))
     towers = tuple(_tower(rng, width, d) for _ in range(2))
-    trained = assemble(*towers, heads(rng))
+    trained = assemble(*towers, HEADS[head](rng))
     target = str(rng.choice(TARGETS))
     bits = {key: int(rng.integers(4, 9)) for key in ("feature_bits", "activation_bits")}
-    text = rng.normal(size=(int(rng.integers(2, 24)), width)) + rng.normal(size=width)
-    video = rng.normal(size=(int(rng.integers(2, 24)), width)) + rng.normal(size=width)
+    text = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
+    video = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
     program = compile_program(trained, job(text, video, target, **bits), silent)[-1].program
     more = {"text": text, "video": video}
     # Some rows are beyond those that calibrated it.
@@ -110,3 +131,26 @@ def c_differing(program: Program, folder: Path) -> tuple[int, int]:
     total = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["all"])
     compared, _, wrong, _ = total.split()[1:]
     return int(compared), int(wrong)
+
+
+def main(head: str, count: int = 720) -> int:
+    """Compare random matchers of a head; every tenth in C too."""
+    total = np.zeros((2, 2), int)
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(count):
+            made = random_matcher(seed, head)
+            total[0] += differing(made.program, made.rows)
+            if seed % 10 == 0:
+                total[1] += c_differing(made.program, Path(folder) / str(seed))
+            if seed % 60 == 59 or seed == count - 1:
+                (all_of, wrong), (in_c, wrong_c) = total.tolist()
+                print(
+                    f"{head}: {seed + 1} programs, {all_of} numbers compared, {wrong} differ; in C "
+                    f"{in_c} compared, {wrong_c} differ",
+                    flush=True,
+                )
+    return int(total[:, 1].any())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

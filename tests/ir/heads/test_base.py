@@ -11,6 +11,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, ScoreConstants, assemble
 from cimtool.ir.heads.csd import Csd, CsdRanking
+from cimtool.ir.heads.inclusion import InclusionHead
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.heads.probcosine import ProbCosine
@@ -24,6 +25,7 @@ HEADS = [
     Cosine(),
     Euclidean(),
     ProbCosine(10.0, -3.0),
+    InclusionHead(),
 ]
 
 each_head = pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
@@ -35,6 +37,7 @@ def test_every_file_of_the_folder_is_found() -> None:
         "csd",
         "csd-ranking",
         "euclidean",
+        "inclusion",
         "pcme-poly",
         "probcosine",
     ]
@@ -56,6 +59,7 @@ def test_only_what_a_head_needs_is_stored(head: Head, towers: SimpleNamespace) -
         "euclidean": ["mu", "ed_self"],
         "cosine": ["mu"],
         "probcosine": ["mu", "s"],
+        "inclusion": ["mu", "logvar"],
     }
     program = assemble(*towers.gaussians, head)
     for graph in (program.text, program.video):
@@ -93,7 +97,7 @@ def test_which_scores_are_logits() -> None:
     assert measures == {
         "pcme-poly": "logit", "csd": "logit", "csd-ranking": "score", "cosine": "score",
         "euclidean": "score",
-        "probcosine": "logit",
+        "probcosine": "logit", "inclusion": "score",
     }  # fmt: skip
     of_p = Polynomial(1, (-0.1, 0.0), 0.5, fit_logit=False)
     assert PcmePoly(of_p).measure == "score"
