@@ -52,6 +52,7 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
+from cimtool.passes import inclusion  # noqa: F401  (importing a rule registers it)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse_root
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range

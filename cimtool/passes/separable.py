@@ -27,7 +27,7 @@ NEGLIGIBLE = 2.0**-13
 NARROWING = 2.0**-24
 """Share of a sum's parts that narrowing it in the digital unit may take off or add."""
 
-Function = Callable[[FloatArray, FloatArray], FloatArray]
+PairFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SeparableFit:
 
 
 def fit_antisymmetric(
-    function: Function, centre: float, half: float, share: float, most: int
+    function: PairFunction, centre: float, half: float, share: float, most: int
 ) -> SeparableFit | None:
     """Fit `f(x, y) = -f(y, x)` by the fewest terms within a share of its largest size.
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.polynomial import polynomial
 
 from cimtool.ir.source import Inclusion
-from cimtool.passes.separable import Function, SeparableFit, fit_antisymmetric
+from cimtool.passes.separable import PairFunction, SeparableFit, fit_antisymmetric
 
 SHARE = 2.0**-9
 
@@ -23,7 +23,7 @@ def values(
 
 @pytest.mark.parametrize("function", [Inclusion.prior, Inclusion.weight])
 @pytest.mark.parametrize("half", [0.1, 0.5, 1.0, 2.0, 3.0])
-def test_the_stated_error_holds_between_the_points(function: Function, half: float) -> None:
+def test_the_stated_error_holds_between_the_points(function: PairFunction, half: float) -> None:
     centre = -3.0
     fit = fit_antisymmetric(function, centre, half, SHARE, 8)
     assert fit is not None
