@@ -668,7 +668,7 @@ def test_a_disk_without_room_is_told_before_an_export(
     [
         (
             {"head": "cosin"},
-            '--head "cosin" is not known: cosine, csd, csd-ranking, euclidean, pcme-poly, ',
+            '--head "cosin" is not known: cosine, csd, csd-ranking, euclidean, inclusion, ',
         ),
         ({"head": "cosine"}, '--poly is given, but head "cosine" has no polynomial; expected none'),
         ({"head": "csd", "poly": None}, 'does not give a and b, which head "csd" needs'),
