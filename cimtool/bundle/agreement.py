@@ -60,7 +60,7 @@ def card_differences(card: ModelCard) -> Iterator[Difference]:
     unit = layout is not None and layout.unit_rows
     if card.unit_rows != unit:
         yield Difference("model.unit_rows", card.unit_rows, unit, f"layout {card.layout} has it")
-    own = card.head.to_json() if card.head.is_sampled else {}
+    own = card.head.to_json() if card.head.is_sampled or card.head.scales_cosine else {}
     teacher: Mapping[str, object] = own.get("polynomial", own)
     for key, name in (("a", "a"), ("b", "b"), ("samples", "K")):
         value = getattr(card, key)

@@ -10,7 +10,7 @@ from cimtool.ir.arithmetic import Store
 from cimtool.ir.program import Graph, Program, as_inputs
 from cimtool.ir.types import Type
 
-FEATURE_ROLES = frozenset({"mu", "s", "s_self"})
+FEATURE_ROLES = frozenset({"mu", "s", "s_self", "logvar"})
 """The float model computes in double from the stores of these on, because the statistics cancel."""
 
 

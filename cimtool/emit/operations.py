@@ -38,12 +38,15 @@ from cimtool.ir.source import (
     Erf,
     Exp,
     Gate,
+    Inclusion,
+    InverseRoot,
     L2Normalize,
     LayerNorm,
     LeakyRelu,
     Log,
     PolynomialScore,
     Power,
+    ProbitScore,
     Reciprocal,
     RmsNorm,
     Sigmoid,
@@ -276,6 +279,41 @@ def _scaled(writer: GraphWriter, op: CosineScore | DistanceScore, types: Types, 
         return x
     scaled = writer.node("Mul", x, writer.constant(np.float64(op.factor)))
     return writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
+
+
+@ONNX.rule(InverseRoot)
+def _inverse_root(writer: GraphWriter, op: InverseRoot, types: Types, x: str) -> str:
+    return writer.node("Reciprocal", writer.node("Sqrt", x))
+
+
+@ONNX.rule(Inclusion)
+def _inclusion(
+    writer: GraphWriter, op: Inclusion, types: Types, mu_t: str, l_t: str, mu_v: str, l_v: str
+) -> str:
+    rows, columns, last = (writer.constant(np.array([axis])) for axis in (1, 0, -1))
+    mu_t, l_t = (writer.node("Unsqueeze", x, rows) for x in (mu_t, l_t))
+    mu_v, l_v = (writer.node("Unsqueeze", x, columns) for x in (mu_v, l_v))
+    s_t, s_v = (writer.node("Exp", x) for x in (l_t, l_v))
+    two, half = (writer.constant(np.float64(x)) for x in (2.0, 0.5))
+    above = writer.node("Add", writer.node("Mul", two, s_v), s_t)
+    below = writer.node("Add", s_v, writer.node("Mul", two, s_t))
+    ratio = writer.node("Log", writer.node("Div", above, below))
+    prior = writer.node("Mul", half, writer.node("Sub", ratio, writer.node("Sub", l_v, l_t)))
+    weight = writer.node("Div", writer.node("Sub", s_v, s_t), writer.node("Mul", above, below))
+    delta = writer.node("Sub", mu_t, mu_v)
+    moved = writer.node("Mul", writer.node("Mul", delta, delta), weight)
+    return writer.node("ReduceSum", writer.node("Sub", prior, moved), last, keepdims=0)
+
+
+@ONNX.rule(ProbitScore)
+def _probit_score(
+    writer: GraphWriter, op: ProbitScore, types: Types, mean: str, variance: str
+) -> str:
+    scaled = writer.node("Mul", mean, writer.constant(np.float64(op.factor)))
+    logit = writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
+    spread = writer.node("Mul", variance, writer.constant(np.float64(op.spread)))
+    root = writer.node("Sqrt", writer.node("Add", spread, writer.constant(np.float64(1.0))))
+    return writer.node("Div", logit, root)
 
 
 @ONNX.rule(PolynomialScore)

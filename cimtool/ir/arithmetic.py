@@ -320,9 +320,9 @@ class Arrange(Arithmetic, name="arrange"):
 class Store(Identity, name="store", levels=Level.TRAINED.to(Level.MAC)):
     """A place where a value is kept in memory: identity now, a rounding after `quantize`.
 
-    `role` says what the value is for (`input`, `activation`, `mu`, `s`, `s_self`, `residual`,
-    `normal`, `logit`), and so how its scale is chosen. `bits` is its width; 0 takes the settings'
-    feature bits.
+    `role` says what the value is for (`input`, `activation`, `mu`, `s`, `s_self`, `logvar`,
+    `residual`, `normal`, `logit`), and so how its scale is chosen. `bits` is its width; 0 takes the
+    settings' feature bits.
     """
 
     role: str

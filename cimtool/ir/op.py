@@ -56,6 +56,9 @@ class Op(Named):
         if levels is not None:
             cls.levels = frozenset(levels)
 
+    holds_dimensions: ClassVar[bool] = False
+    """True if `float.onnx` computes it from numbers for each dimension of each pair."""
+
     @property
     def accumulator_bits(self) -> int | None:
         """Width of the hardware accumulator that must hold the value; None if none does."""

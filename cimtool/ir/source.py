@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from cimtool.ir.arithmetic import Mul
 from cimtool.ir.op import Level, Op
 from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, product_bounds, real, rows_of_item
+
+LN2 = math.log(2)
 
 NO_WEIGHT = -746.0
 """From here down `exp` is 0 in float64."""
@@ -128,6 +131,14 @@ class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
 
     def run(self, *inputs: Array) -> Array:
         return np.sqrt(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class InverseRoot(Unbounded, name="inverse_root", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`1 / sqrt(x)` of numbers above 0."""
+
+    def run(self, *inputs: Array) -> Array:
+        return 1 / np.sqrt(inputs[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,6 +363,69 @@ class CosineScore(Op, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT))
 
     def run(self, *inputs: Array) -> Array:
         return self.factor * inputs[0] + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Inclusion(Unbounded, name="inclusion", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`log J(v, t) - log J(t, v)` [n, m], J(p, q) the integral of p^2 q: above 0 if v is inside t.
+
+    Of ProLIP (arXiv 2410.18857). Inputs are mu_t, l_t [n, d], mu_v, l_v [m, d]; l are
+    log-variances. Each dimension gives `prior(l_t, l_v) - (mu_t - mu_v)^2 weight(l_t, l_v)`.
+    """
+
+    holds_dimensions = True
+
+    @staticmethod
+    def prior(l_t: Array, l_v: Array) -> Array:
+        """The part without means: `log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (l_v - l_t) / 2`."""
+        u = l_v - l_t
+        ends: Array = np.logaddexp(u, -LN2) - np.logaddexp(u - LN2, 0.0) - u
+        return ends / 2
+
+    @staticmethod
+    def weight(l_t: Array, l_v: Array) -> Array:
+        """`(s_v - s_t) / ((s_v + 2 s_t) (2 s_v + s_t))`."""
+        u = l_v - l_t
+        ratio: Array = 2 * np.sinh(u / 2) / (5 + 4 * np.cosh(u))
+        return ratio * np.exp(-(l_t + l_v) / 2)
+
+    def infer(self, *inputs: Type) -> Type:
+        mu_t, l_t, mu_v, l_v = (x.shape for x in inputs)
+        if (mu_t, mu_v) != (l_t, l_v) or mu_t[1:] != mu_v[1:]:
+            raise ValueError("means and log-variances of both sides are not of one extent")
+        return real((mu_t[0], mu_v[0]))
+
+    def run(self, *inputs: Array) -> Array:
+        total = np.zeros((len(inputs[0]), len(inputs[2])))
+        # One dimension of all pairs at a time: all of them would take d times the memory.
+        for mu_t, l_t, mu_v, l_v in zip(*(x.T for x in inputs), strict=True):
+            l_t = l_t[:, None]
+            square = np.square(mu_t[:, None] - mu_v)
+            total += self.prior(l_t, l_v) - square * self.weight(l_t, l_v)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitScore(Unbounded, name="probit_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`m / sqrt(1 + pi/8 v)`: E[sigmoid(z)] as a logit, for z of mean m and variance v, nearly.
+
+    m = `factor` c + `offset` and v = `factor`^2 var, of a similarity of mean c and variance var,
+    each [n, m] (MacKay 1992, doi 10.1162/neco.1992.4.5.720).
+    """
+
+    factor: float
+    offset: float = 0.0
+
+    scores_statistics = True
+
+    @property
+    def spread(self) -> float:
+        """The factor of the variance under the root: `pi/8 factor^2`."""
+        return math.pi / 8 * self.factor**2
+
+    def run(self, *inputs: Array) -> Array:
+        mean, variance = inputs
+        return (self.factor * mean + self.offset) / np.sqrt(1 + self.spread * variance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from cimtool.ir.backends import FOLD
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.quantized import QuantizedMvm
-from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
+from cimtool.ir.source import BatchNorm, DistanceScore, Inclusion, PolynomialScore
 from cimtool.passes.base import Job, Pass, require_room
 from cimtool.passes.calibrate import SMALLEST_EXPONENT
 from cimtool.simulation.simulator import Simulator
@@ -46,7 +46,7 @@ class FoldPass(Pass):
             require_room(graph, job)
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
         centre = None
-        if all(isinstance(op, DistanceScore | PolynomialScore) for op in scores):
+        if all(isinstance(op, DistanceScore | Inclusion | PolynomialScore) for op in scores):
             simulator = Simulator(program)
             mu = [simulator.encode(m, job.rows(m))["mu"] for m in MODALITIES]
             lo = np.min([one.min(axis=0) for one in mu], axis=0)

@@ -45,8 +45,8 @@ FIT_ITEMS = 1024
 DEFAULT_SHORTLIST = 100
 """Default length of a hybrid score's shortlist; all items of a smaller gallery."""
 
-DISTANCE = "ed"
-"""The statistic by which a shortlist is drawn up."""
+DISTANCE, COSINE = "ed", "cosine"
+"""The statistics by which a shortlist is drawn up: the first, or the product of the second."""
 
 SHORTLIST, SHORTLIST_PRODUCT = "shortlist", "mu.mu"
 """The graph that draws one up, and the product in it that the statistic adds."""
@@ -99,13 +99,13 @@ def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
 def distance_graph(score: Graph) -> Graph:
     """The part of a compiled score that computes `ed` [n, m].
 
-    Of a score of unit rows whose one product is `mu.mu`, a cosine, it is -2 mu.mu, the squared
-    distance less 2. CimError for other scores without `ed`.
+    Of a score whose one product is `mu.mu`, or which uses it as its `cosine`, it is -2 mu.mu, the
+    squared distance of unit rows less 2. CimError for other scores without `ed`.
     """
     products = [name for name, op in score.operations(MatMul).items()]
     if DISTANCE in score.by_name:
         part = replace(score, name=SHORTLIST, outputs={DISTANCE: DISTANCE}).pruned()
-    elif products == [SHORTLIST_PRODUCT]:
+    elif products == [SHORTLIST_PRODUCT] or COSINE in score.by_name:
         builder = Builder(SHORTLIST, score.inputs)
         node = score.by_name[SHORTLIST_PRODUCT]
         product = keep(builder, node.op, node, node.inputs)

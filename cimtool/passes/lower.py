@@ -45,20 +45,24 @@ from cimtool.ir.source import (
     Log,
     PolynomialScore,
     Power,
+    ProbitScore,
     Reciprocal,
     Sigmoid,
     Softplus,
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
-from cimtool.passes.approximate import CurvePolynomial, fit_exp
+from cimtool.passes import inclusion  # noqa: F401  (importing a rule registers it)
+from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse_root
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.passes.lowering import (
     EXP_TOLERANCE,
+    ROOT_TOLERANCE,
     Lowering,
     horner,
     limited,
+    newton_root,
     normalised,
     of_layer,
 )
@@ -292,6 +296,22 @@ def cosine_score(builder: Lowering, op: CosineScore, node: Node, inputs: tuple[s
 
 def _stored_logit(builder: Builder, value: str) -> str:
     return builder.add("logit.stored", Store("logit", LOGIT_BITS), value)
+
+
+@LOWER.rule(ProbitScore)
+def probit_score(builder: Lowering, op: ProbitScore, node: Node, inputs: tuple[str, ...]) -> str:
+    """Keep the cosine, limit its variance to its domain; the root is Newton's, for each pair."""
+    (cosine, variance), name = inputs, node.name
+    kept = limited(builder, f"{node.inputs[0]}_normal", cosine, 0.0, COSINE_LIMIT, whole=True)
+    centre, half = _domain(builder, node.inputs[1])
+    moved = limited(builder, f"{node.inputs[1]}_normal", variance, centre, half, whole=True)
+    lo, hi = (1 + op.spread * max(end, 0.0) for end in (centre - half, centre + half))
+    wide = builder.add(f"{name}.wide", plus(op.spread, offset=1 + op.spread * centre), moved)
+    root = newton_root(builder, f"{name}.root", wide, fit_inverse_root(lo, hi, ROOT_TOLERANCE))
+    # In this order the offset counts in units of the product, which are finer than the cosine's.
+    product = builder.add(f"{name}.product", Mul(), kept, root)
+    total = builder.add(name, plus(op.factor, op.offset), product, root)
+    return _stored_logit(builder, total)
 
 
 @LOWER.rule(PolynomialScore)

@@ -13,12 +13,23 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import RowsError, naming
-from cimtool.ir.arithmetic import Add, Arrange, Axis, Clip, Mul, Store, Sum, plus, scalar
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    Clip,
+    Mul,
+    Store,
+    Sum,
+    plus,
+    scalar,
+)
 from cimtool.ir.backends import LOWER
 from cimtool.ir.program import Builder, Graph, Node, Range, largest
 from cimtool.ir.quantized import QuantizedStore
 from cimtool.ir.source import (
     NO_WEIGHT,
+    InverseRoot,
     L2Normalize,
     LayerNorm,
     RmsNorm,
@@ -169,7 +180,7 @@ def _reciprocal_norm(
         squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
     else:
         squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
-    return builder.add(f"{name}.column", Axis(1), _inverse_root(builder, name, squared, fits))
+    return builder.add(f"{name}.column", Axis(1), newton_root(builder, name, squared, fits))
 
 
 @LOWER.rule(Sqrt)
@@ -186,19 +197,36 @@ def square_root(builder: Lowering, op: Sqrt, node: Node, inputs: tuple[str, ...]
         f"{max(fit.error for fit in fits):.1e}; below, worst error {np.sqrt(lo) / 4:.1e}"
     )
     limited = builder.add(f"{name}.limited", Clip(scalar(0.0), scalar(hi)), x)
-    return builder.add(name, Mul(), limited, _inverse_root(builder, name, limited, fits))
+    return builder.add(name, Mul(), limited, newton_root(builder, name, limited, fits))
 
 
-def _inverse_root(builder: Builder, name: str, x: str, fits: tuple[NewtonIteration, ...]) -> str:
+@LOWER.rule(InverseRoot)
+def inverse_root(builder: Lowering, op: InverseRoot, node: Node, inputs: tuple[str, ...]) -> str:
+    """Newton's iteration; numbers below half the least that calibration saw are limited to it."""
+    name, (x,) = node.name, inputs
+    seen = builder.types[x]
+    lo, hi = widened_range(seen)
+    lo = max(lo, float(seen.lo.min()) / 2)
+    with of_layer(builder, name):
+        fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    builder.note(
+        f"{builder.name}.{name}: 1/sqrt on [{lo:.4g}, {hi:.4g}] by "
+        f"{' and '.join(str(fit.steps) for fit in fits)} Newton steps, worst relative error "
+        f"{max(fit.error for fit in fits):.1e}"
+    )
+    return newton_root(builder, name, x, fits)
+
+
+def newton_root(builder: Builder, name: str, x: str, fits: tuple[NewtonIteration, ...]) -> str:
     """`1 / sqrt(x)` by one iteration, or by two that meet."""
-    roots = [_newton_root(builder, name, x, fit) for fit in fits]
+    roots = [_one_root(builder, name, x, fit) for fit in fits]
     if len(roots) == 1:
         return roots[0]
     both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
     return _bounded_root(builder, f"{name}.root", both, fits[0].lo, fits[-1].hi)
 
 
-def _newton_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:
+def _one_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:
     """`1 / sqrt(x)` of x within the range of an iteration, and at its ends beyond."""
     lo, hi = fit.lo, fit.hi
     x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)

@@ -304,10 +304,14 @@ def accumulate(builder: Quantizing, op: Sum, node: Node, inputs: tuple[str, ...]
 @QUANTIZE.rule(Mul)
 def multiply(builder: Quantizing, op: Mul, node: Node, inputs: tuple[str, ...]) -> str:
     """Multiply exactly, after narrowing factors whose product would be too wide."""
-    if sum(builder.types[i].bits for i in inputs) > EXACT_BITS + 1:
+    known = [builder.types[i] for i in inputs]
+    if sum(one.bits for one in known) > EXACT_BITS + 1:
+        # Two of all these bits without a sign make a product that cannot be narrowed again.
+        full = all(one.bits == FACTOR_BITS and not one.signed for one in known)
+        most = FACTOR_BITS - full
         inputs = tuple(
-            builder.narrow(i, FACTOR_BITS) if builder.types[i].bits > FACTOR_BITS else i
-            for i in inputs
+            builder.narrow(i, FACTOR_BITS) if one.bits > most else i
+            for i, one in zip(inputs, known, strict=True)
         )
     return builder.add(node.name, Mul(), *inputs)
 

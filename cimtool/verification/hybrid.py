@@ -25,7 +25,7 @@ from cimtool.ir.program import Graph, Node
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import block_height
 
-STORED_ROLES = ("input", "mu", "s", "s_self")
+STORED_ROLES = ("input", "mu", "s", "s_self", "logvar")
 """Stored values of a projector that are parts; an activation is a part of its readers."""
 
 LAYER_SETTINGS = ("weight_bits", "activation_bits", "adc_bits")

@@ -37,8 +37,14 @@ SENSITIVITY_ROWS = 256
 WORTHWHILE = 0.1
 """A setting is named where it could take off this share of the compiled model's error, or more."""
 
-PartKind = Literal["layer", "input", "mu", "s", "s_self", "score"]
-PART_KINDS: dict[str, PartKind] = {"input": "input", "mu": "mu", "s": "s", "s_self": "s_self"}
+PartKind = Literal["layer", "input", "mu", "s", "s_self", "logvar", "score"]
+PART_KINDS: dict[str, PartKind] = {
+    "input": "input",
+    "mu": "mu",
+    "s": "s",
+    "s_self": "s_self",
+    "logvar": "logvar",
+}
 """Kinds of parts by the role of a stored value."""
 
 CALLED = {
@@ -47,6 +53,7 @@ CALLED = {
     "mu": "the rounding of {name} mu",
     "s": "the rounding of {name} s",
     "s_self": "the rounding of {name} s in sums",
+    "logvar": "the rounding of {name} log-variances",
     "score": "the arithmetic of the score",
 }
 """A part in words, by its kind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -232,6 +233,8 @@ def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -
 
     require_own_float_file(float_file, folded)
     most = min(block_height(graph, FLOAT_PAIRS) for graph in (folded.text, folded.video))
+    if any(node.op.holds_dimensions for node in folded.score.nodes):
+        most = min(most, math.isqrt(FLOAT_PAIRS // folded.text.extent(folded.text.outputs["mu"])))
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     return Session(float_file).score_rows(data.text, data.video, most)
 

@@ -668,10 +668,12 @@ def test_a_disk_without_room_is_told_before_an_export(
     [
         (
             {"head": "cosin"},
-            '--head "cosin" is not known: cosine, csd, euclidean, pcme-poly; did y',
+            '--head "cosin" is not known: cosine, csd, csd-ranking, euclidean, inclusion, ',
         ),
         ({"head": "cosine"}, '--poly is given, but head "cosine" has no polynomial; expected none'),
         ({"head": "csd", "poly": None}, 'does not give a and b, which head "csd" needs'),
+        ({"head": "probcosine", "poly": None, "b": 0.1}, 'gives b without a for head "probcosine"'),
+        ({"head": "csd-ranking", "poly": None, "a": 0.1}, "--a is given, but the score of head"),
         ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, but the score of head "eu'),
     ],
 )

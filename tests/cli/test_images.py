@@ -136,7 +136,7 @@ def test_a_tuning(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     assert "energy of one text and one image: " in require_images(ran.out)
 
 
-@pytest.mark.parametrize("kind", ["input", "mu", "s", "s_self"])
+@pytest.mark.parametrize("kind", ["input", "mu", "s", "s_self", "logvar"])
 def test_the_part_that_costs_most(kind: Any) -> None:
     part = Part("video.x", kind, 8, 0.5, 0.9, 0.1, 1.0, "video")
     found = Sensitivity(40, 40, 1.0, 0.9, (part,), part.part, ())

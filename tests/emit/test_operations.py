@@ -18,10 +18,12 @@ from cimtool.ir.source import (
     Elu,
     Erf,
     Exp,
+    Inclusion,
     L2Normalize,
     LayerNorm,
     LeakyRelu,
     Power,
+    ProbitScore,
     RmsNorm,
     Sigmoid,
     Softmax,
@@ -67,3 +69,20 @@ def test_onnx_computes_the_same(op: Op) -> None:
 def test_onnx_multiplies_batches_by_their_own() -> None:
     op, x = BatchMatMul(3, 3), np.random.default_rng(8).normal(size=(12, 5))
     np.testing.assert_allclose(computed(op, x, inputs=2), op.run(x, x))
+
+
+@pytest.mark.parametrize("op", [Inclusion(), ProbitScore(10.0, -2.0)], ids=lambda op: op.name)
+def test_onnx_computes_scores_of_pairs(op: Op) -> None:
+    rng = np.random.default_rng(4)
+    if isinstance(op, Inclusion):
+        inputs = [rng.normal(size=(count, 3)) for count in (4, 4, 5, 5)]
+    else:
+        inputs = [rng.normal(size=(4, 5)), rng.uniform(0, 1, (4, 5))]
+    names = [f"x{place}" for place in range(len(inputs))]
+    types = [real(x.shape) for x in inputs]
+    writer = GraphWriter("DOUBLE")
+    writer.name_output(ONNX.of(op)(writer, op, types, *names), "y")
+    ports = {name: ("DOUBLE", known.shape) for name, known in zip(names, types, strict=True)}
+    model = writer.model("pairs", ports, {"y": ("DOUBLE", (4, 5))})
+    (found,) = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    np.testing.assert_allclose(found, op.run(*inputs), rtol=1e-10, atol=1e-12)

@@ -16,6 +16,7 @@ from cimtool.ir.heads import ScoreConstants, TowerBuilder
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
+from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Graph
 from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.onnx.modules import model_from_modules
@@ -66,6 +67,9 @@ def test_a_and_b_of_the_files_polynomial_stand_where_the_one_given_has_none() ->
         ({"head": "cosine", "poly": INNER}, ScoreOptions(), Cosine()),
         ({"head": "cosine", "a": 9.0, "b": 1}, ScoreOptions(), Cosine(9.0, 1.0)),
         ({"head": "csd", "a": 0.5, "b": 1}, ScoreOptions("cosine"), Cosine()),
+        ({"head": "csd", "a": 0.5, "b": 1}, ScoreOptions("probcosine"), ProbCosine()),
+        ({"poly": INNER}, ScoreOptions("probcosine", a=9.0), ProbCosine(9.0)),
+        ({"head": "probcosine", "a": 9.0}, ScoreOptions(b=1.0), ProbCosine(9.0, 1.0)),
         ({"head": {"weight": np.eye(2)}, "poly": INNER}, ScoreOptions("cosine"), Cosine()),
     ],
 )

@@ -12,7 +12,9 @@ from cimtool.base.arrays import single
 from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.inclusion import InclusionHead
 from cimtool.ir.heads.points import Cosine, Euclidean
+from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
@@ -129,7 +131,15 @@ def test_folded_weights_are_float32(folded: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "moves"), [(Csd(0.1, 0.5), True), (Euclidean(), True), (Cosine(), False)], ids=str
+    ("head", "moves"),
+    [
+        (Csd(0.1, 0.5), True),
+        (Euclidean(), True),
+        (InclusionHead(), True),
+        (Cosine(), False),
+        (ProbCosine(), False),
+    ],
+    ids=str,
 )
 def test_what_both_sides_share_is_taken_where_scores_are_of_differences(
     models: SimpleNamespace, head: Head, moves: bool

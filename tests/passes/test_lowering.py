@@ -12,7 +12,9 @@ from small_models import WIDTH, D, curved, dense, passed, program
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, scalar
-from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.heads import TowerBuilder, assemble
+from cimtool.ir.heads.inclusion import InclusionHead
+from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize, Softmax, Sorted, Sqrt
 from cimtool.passes import approximate
@@ -160,3 +162,44 @@ def test_rows_in_order_are_exact_once_they_are_stored(models: SimpleNamespace) -
     names = "curve.limited", "curve.moved10"
     given, made = Simulator(whole).values("text", job.text, names).values()
     np.testing.assert_array_equal(made, -np.sort(-given, axis=1))
+
+
+@pytest.mark.parametrize("head", [ProbCosine(), ProbCosine(20.0, -3.0)])
+def test_a_probcosine_is_within_the_stated_errors(
+    models: SimpleNamespace, head: ProbCosine
+) -> None:
+    rng, notes = np.random.default_rng(5), []
+    job = models.job(*models.data, notes=notes)
+    trained = assemble(models.trunk(rng), models.trunk(rng), head)
+    pair = passed(trained, job, "calibrated", "lowered")
+    exact, close = (Simulator(one).scores(job.text, job.video) for one in pair)
+    said = [note for note in notes if "norm_inverse: 1/sqrt on [" in note]
+    errors = [float(note.rsplit(" ", 1)[1]) for note in said]
+    assert len(errors) == 2
+    # The root of the score, and the exp of the variance, err as little again.
+    assert np.abs(close - exact).max() <= (sum(errors) + 2**-15) * max(np.abs(exact).max(), 1.0)
+
+
+def test_an_inclusion_is_within_the_stated_errors(models: SimpleNamespace) -> None:
+    rng, notes = np.random.default_rng(5), []
+    job = models.job(*models.data, notes=notes)
+    trained = assemble(models.trunk(rng), models.trunk(rng), InclusionHead())
+    calibrated, lowered = passed(trained, job, "calibrated", "lowered")
+    simulator = Simulator(calibrated)
+    text, video = (simulator.encode(m, job.rows(m)) for m in ("text", "video"))
+    exact, close = simulator.score(text, video), Simulator(lowered).score(text, video)
+    said = next(note for note in notes if note.startswith("score.inclusion: log-variances in ["))
+    prior, weight = (float(part) for part in re.findall(r" ([\d.]+e-\d+) (?:for|of)", said))
+    squares = np.square(text["mu"][:, None] - video["mu"]).sum(axis=-1)
+    assert (np.abs(close - exact) <= 1.05 * (D * prior + squares * weight)).all()
+
+
+def test_an_inclusion_of_variances_that_differ_too_much_is_refused(
+    models: SimpleNamespace,
+) -> None:
+    rng, builder = np.random.default_rng(2), TowerBuilder(WIDTH)
+    mu = builder.add("mu", dense(rng, WIDTH, D), "x")
+    wide = builder.tower(mu, builder.add("logvar", dense(rng, WIDTH, D, gain=9.0), "x"))
+    trained = assemble(wide, wide, InclusionHead())
+    with pytest.raises(CimError, match=r"score\.inclusion: log-variances span -.*, too wide for 8"):
+        passed(trained, models.job(*models.data), "lowered")

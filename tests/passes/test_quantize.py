@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from small_models import passed
 
-from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.arithmetic import Mul, Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
-from cimtool.ir.program import Program
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.types import integer
 from cimtool.passes.base import Job
 from cimtool.passes.bias_correction import layer_means
+from cimtool.passes.quantize import FACTOR_BITS, QuantizePass, Quantizing, multiply
 from cimtool.simulation.simulator import Simulator
 
 
@@ -271,3 +273,18 @@ def test_tails_clip_where_what_a_layer_computes_gains_by_it(models: SimpleNamesp
         errors.append(float(np.square(error - error.mean(axis=0)).mean()))
     assert units[1] < units[0]
     assert errors[1] < errors[0]
+
+
+@pytest.mark.parametrize("bits", [22, 23, 24, 25])
+def test_a_product_of_two_factors_without_a_sign_can_be_narrowed_again(
+    models: SimpleNamespace, bits: int
+) -> None:
+    known = integer(("n", "m"), 0, (1 << bits) - 1, np.asarray(1e-7))
+    source = Graph("score", {"x": known}, (), {})
+    job = models.job(*models.data)
+    builder = Quantizing(source, source.inputs, job, QuantizePass(), {}, {})
+    square = multiply(builder, Mul(), Node("square", Mul(), ("x", "x")), ("x", "x"))
+    narrow = builder.types[builder.narrow(square, FACTOR_BITS)]
+    assert float(narrow.hi * narrow.unit) == pytest.approx(
+        float((known.hi * known.unit) ** 2), rel=2.0**-14
+    )

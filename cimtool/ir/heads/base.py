@@ -69,8 +69,8 @@ class Head(Named):
 
     surrogate: ClassVar[str]
     """Name of its float score in tables."""
-    needs_variance: ClassVar[bool] = False
-    """True if a tower must give a variance."""
+    needs_variance: ClassVar[tuple[str, ...]] = ()
+    """The modalities whose tower must give a variance."""
     scores_raw: ClassVar[bool] = False
     """True if it can compare embeddings that nothing projects."""
     takes_polynomial: ClassVar[bool] = False
@@ -174,6 +174,13 @@ def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
     return {"mu": mu, "ed_self": builder.add("ed_self", plus(1, 1), mu_sum_squares, s_total)}
 
 
+def point_features(builder: Builder, mu: str) -> dict[str, str]:
+    """Add what `distance` reads of an item whose variance does not count: `ed_self = sum mu^2`."""
+    mu = builder.add("mu_stored", Store("mu"), mu)
+    squares = builder.add("mu_squared", Mul(), mu, mu)
+    return {"mu": mu, "ed_self": builder.add("ed_self", Sum(), squares)}
+
+
 def distance(b: Builder) -> str:
     """Add `ed = ed_t + ed_v - 2 mu_t.mu_v` [n, m] of items that store `mu` and `ed_self`."""
     ed_t = b.add("text.ed_self.rows", Axis(1), "text.ed_self")
@@ -188,7 +195,7 @@ def assemble(text: Graph, video: Graph, head: Head) -> Program:
     """
     graphs = {}
     for name, tower in zip(MODALITIES, (text, video), strict=True):
-        if head.needs_variance and "s" not in tower.outputs:
+        if name in head.needs_variance and "s" not in tower.outputs:
             raise CimError(
                 f'head "{head.name}" needs a variance, and the {name} projector gives a point '
                 f"without one; expected one of the heads {', '.join(point_heads())}"

@@ -41,7 +41,7 @@ class PcmePoly(Head, name="pcme-poly"):
     polynomial: Polynomial
 
     surrogate = "polynomial"
-    needs_variance = True
+    needs_variance = MODALITIES
     takes_polynomial = True
     is_sampled = True
     is_surrogate = True

@@ -13,7 +13,7 @@ from typing import Self
 
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import MatMul, Mul, Store, Sum
-from cimtool.ir.heads.base import Head, ScoreConstants, distance
+from cimtool.ir.heads.base import Head, ScoreConstants, distance, point_features
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize
 from cimtool.ir.types import Type
@@ -79,9 +79,7 @@ class Euclidean(Head, name="euclidean"):
     scores_raw = True
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
-        mu = builder.add("mu_stored", Store("mu"), mu)
-        squares = builder.add("mu_squared", Mul(), mu, mu)
-        return {"mu": mu, "ed_self": builder.add("ed_self", Sum(), squares)}
+        return point_features(builder, mu)
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)

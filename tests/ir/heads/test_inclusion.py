@@ -1,0 +1,72 @@
+"""Head `inclusion`: the log ratio of two integrals, against numerical integration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cimtool.ir.heads.inclusion import InclusionHead
+from cimtool.ir.source import Inclusion
+from cimtool.ir.types import real
+
+finite = st.floats(-3, 3)
+
+
+def log_integral(mu: float, s: float, nu: float, t: float) -> float:
+    """log of the integral of N(mu, s)^2 N(nu, t), by the trapezoidal rule over 14 deviations."""
+    widest = np.sqrt(max(s, t))
+    z = np.linspace(min(mu, nu) - 14 * widest, max(mu, nu) + 14 * widest, 200_001)
+
+    def log_density(mean: float, variance: float) -> np.ndarray:
+        return -np.square(z - mean) / (2 * variance) - np.log(2 * np.pi * variance) / 2
+
+    logs = 2 * log_density(mu, s) + log_density(nu, t)
+    top = logs.max()
+    return float(top + np.log(np.trapezoid(np.exp(logs - top), z)))
+
+
+def inclusion(mu_t: float, l_t: float, mu_v: float, l_v: float) -> float:
+    sides = (np.array([[x]]) for x in (mu_t, l_t, mu_v, l_v))
+    return float(Inclusion().run(*sides)[0, 0])
+
+
+@pytest.mark.parametrize("case", range(8))
+def test_the_closed_form_is_the_ratio_of_both_integrals(case: int) -> None:
+    mu_t, l_t, mu_v, l_v = np.random.default_rng(case).uniform(-2, 2, 4).tolist()
+    s_t, s_v = np.exp(l_t), np.exp(l_v)
+    wanted = log_integral(mu_v, s_v, mu_t, s_t) - log_integral(mu_t, s_t, mu_v, s_v)
+    assert inclusion(mu_t, l_t, mu_v, l_v) == pytest.approx(wanted, abs=1e-9)
+
+
+@given(finite, finite, finite, finite)
+def test_exchanging_both_sides_changes_the_sign(
+    mu_t: float, l_t: float, mu_v: float, l_v: float
+) -> None:
+    there, back = inclusion(mu_t, l_t, mu_v, l_v), inclusion(mu_v, l_v, mu_t, l_t)
+    assert there == pytest.approx(-back, rel=1e-9, abs=1e-12)
+
+
+@given(finite, finite, st.floats(0.01, 6))
+def test_at_equal_means_the_narrower_one_is_inside(mu: float, l_t: float, less: float) -> None:
+    assert inclusion(mu, l_t, mu, l_t - less) > 0
+    assert inclusion(mu, l_t, mu, l_t) == 0
+
+
+def test_the_score_adds_the_dimensions(made: Callable[..., Any], towers: SimpleNamespace) -> None:
+    found = made(InclusionHead(), towers.gaussians)
+    (mu_t, mu_v), (s_t, s_v) = found.mu, found.s
+    wanted = np.log((2 * s_v + s_t) / (s_v + 2 * s_t)) / 2 - np.log(s_v / s_t) / 2
+    wanted = wanted - np.square(mu_t - mu_v) * (s_v - s_t) / ((s_v + 2 * s_t) * (2 * s_v + s_t))
+    np.testing.assert_allclose(found.scores, wanted.sum(axis=-1), rtol=1e-10, atol=1e-12)
+    assert "s" not in found.program.text.by_name
+
+
+def test_sides_of_other_extents_have_no_inclusion() -> None:
+    with pytest.raises(ValueError, match="both sides are not of one extent"):
+        Inclusion().infer(real(("n", 3)), real(("n", 3)), real(("m", 4)), real(("m", 4)))

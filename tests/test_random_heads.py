@@ -1,0 +1,40 @@
+"""Random matchers of each head give the same integers in every implementation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_heads import HEADS, c_differing, differing, random_matcher
+
+from cimtool.simulation.simulator import Simulator
+
+BLOCKS, BLOCK, IN_C = 4, 15, 1
+
+each_head = pytest.mark.parametrize("head", HEADS)
+
+
+@pytest.mark.thorough("more programs a head; some are in the first tier", quick=("0-", "-0]"))
+@each_head
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_no_value_differs(head: str, block: int, tmp_path: Path) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        made = random_matcher(seed, head)
+        compared, wrong = differing(made.program, made.rows)
+        assert (compared > 0, wrong) == (True, 0), f"seed {seed}"
+        if seed % BLOCK < IN_C:
+            compared, wrong = c_differing(made.program, tmp_path / str(seed))
+            assert (compared > 0, wrong) == (True, 0), f"seed {seed}"
+
+
+@each_head
+def test_compiled_scores_are_near_the_float_scores(head: str) -> None:
+    errors = []
+    for seed in range(BLOCK):
+        made = random_matcher(seed, head)
+        text, video = made.rows["text"][:4], made.rows["video"][:4]  # these calibrated it
+        own, right = (Simulator(one).scores(text, video) for one in (made.program, made.trained))
+        errors.append(np.abs(own - right).max() / max(np.abs(right).max(), 1.0))
+    assert np.median(errors) < 0.05
+    assert min(errors) > 0
