@@ -186,25 +186,20 @@ def test_a_list_is_measured_as_its_share_of_the_items_at_hand(
         )
 
 
-def test_the_list_that_holds_enough_is_the_shortest(small_trunk: DemoFiles, tmp_path: Path) -> None:
-    def few_bits(length: int) -> GalleryWay:
-        api.compile(
-            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-            output=tmp_path / f"{length}", target="isaac-rram-128", score_mapping="hybrid",
-            shortlist=length,
-        )  # fmt: skip
-        found = api.cost(tmp_path / f"{length}", gallery=4000, data=small_trunk.eval)
-        (way,) = [one for one in ways_of(found) if one.note.startswith("items of 2 bits of mu ")]
-        return way
-
-    enough = few_bits(100).enough_list
-    assert enough is not None
-    assert enough > 100
-    held, missed = few_bits(enough), few_bits(enough - 1)
-    assert held.enough_list == missed.enough_list == enough
-    assert held.recall is not None
-    assert missed.recall is not None
-    assert held.recall.value >= ENOUGH > missed.recall.value
+def test_the_list_that_holds_enough_is_the_shortest(bundle: Path, small_trunk: DemoFiles) -> None:
+    found = api.cost(bundle, gallery=100, data=small_trunk.eval)
+    short = set()
+    for way in gallery_ways(found.bundle, found, found.pairs):
+        if way.kind != "shortlist":
+            continue
+        sizes = [way.at(items) for items in range(100, 4001, 100)]
+        enough = [one.enough_list is not None and one.enough_list <= 100 for one in sizes]
+        assert [one.recall is not None and one.recall.value >= ENOUGH for one in sizes] == enough
+        assert enough[0]
+        # R@1 is that of the size that was asked for.
+        assert [one.r1 is not None for one in sizes] == [True] + [False] * (len(sizes) - 1)
+        short.add(enough[-1])
+    assert False in short
 
 
 @pytest.mark.parametrize(("length", "gallery"), [(1, 40), (25, 1000)])
