@@ -130,7 +130,7 @@ def test_one_file_is_enough(
     add_file(package, tmp_path / "addition.py", monkeypatch)
     assert base.named("added", "name").__module__ == f"{package.__name__}.addition"
     if "noise" in folder:
-        noise = Noise.model_validate({"source": "", "g_max": 1.0, "added": {"sigma": (0.1,)}})
+        noise = Noise.model_validate({"source": "a test", "g_max": 1.0, "added": {"sigma": (0.1,)}})
         assert [one.name for one in noise.mechanisms] == ["added"]
 
 

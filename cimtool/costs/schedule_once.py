@@ -33,7 +33,7 @@ def once(tasks: Sequence[HardwareTask]) -> Pattern:
     order, exact = searched_order(tasks, found.length)
     if order is not None:
         found = _placed(tasks, order)
-    return replace(found, exact=exact)
+    return replace(found, exact=True) if exact else found
 
 
 def listed(tasks: Sequence[HardwareTask]) -> Pattern:
@@ -45,7 +45,7 @@ def listed(tasks: Sequence[HardwareTask]) -> Pattern:
         backwards = _backwards(tasks)
         if backwards is not None and backwards.length < found.length:
             found = backwards
-    return replace(found, exact=found.length == least)
+    return replace(found, exact=True) if found.length == least else found
 
 
 def _placed(tasks: Sequence[HardwareTask], order: Sequence[int]) -> Pattern:
