@@ -57,7 +57,8 @@ module tb_cam;
 
     string handoff, keyword, name, array, segment, base;
     int file, got, first, last, waited, pass;
-    int items, item_cells, queries_listed, value_bits, measure, word_step, word_top, list_length; // of a line `search`
+    int items, item_cells, queries_listed, value_bits, measure, list_length; // of a line `search`
+    longint word_step, word_top;
     longint wrong;
     logic signed [63:0] had_sum;
 
