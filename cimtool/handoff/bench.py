@@ -60,7 +60,7 @@ VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 PROVED = "="
 """Mark before a kind of macro in which a fault is proved to change no number."""
-VECTORS, DPI = "tb_random.svh", "dpi.c"
+VECTORS, QUERIES, DPI = "tb_random.svh", "tb_cam_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
 COVERAGE, PARAMETERS = "coverage.json", "parameters.svh"
 
@@ -160,7 +160,8 @@ BENCH_PART = HandoffPart(
         "N in `steps.txt`",
         "cim_cam.sv": "the reference array of a content-addressable memory, for a gallery in it",
         "cim_rank.sv": "an item's estimate from its words' codes, and the list of the smallest",
-        "tb_cam.sv": "drives both with the queries of `cam/`, and compares every tap",
+        "tb_cam.sv": "drives both with queries, and compares every tap",
+        "tb_cam_taps.svh": "queries and right values of `cam/`",
         "cam/*": "extents of the memory",
         WRITER: "the controller of write-verify, on a target that has it",
         "cim_cells.sv": "a model of the cells that it writes",
@@ -219,7 +220,7 @@ def write_random(source: HandoffSource, folder: Path) -> None:
     with (folder / TABLES).open("wb") as file:
         for _, _, _, table in tables.items():
             file.write(table.tobytes())
-    for name in (VECTORS, DPI):
+    for name in (VECTORS, DPI, *([] if source.search is None else [QUERIES])):
         (folder / name).write_text(_source(name), "utf-8")
 
 
@@ -281,10 +282,12 @@ RANDOM_PART = HandoffPart(
     write=write_random,
     size=lambda source: (
         sum(cells.digits.nbytes for one in source.layers for cells in one.op.layer.cells.slices)
-        + len(_source(VECTORS) + _source(DPI))
+        + len(_source(VECTORS) + _source(QUERIES) + _source(DPI))
     ),
     files={
         VECTORS: "draws random inputs, in place of those in `taps/`",
+        QUERIES: "draws queries of a content-addressable memory, in place of those in `cam/`, and "
+        "computes their right values",
         DPI: "the golden model's taps for these inputs, called by the bench (DPI)",
         HEADER: "every layer on arrays, lossless ones too, as `c/cim.h` describes it",
         TABLES: "their cells, flags, offsets, factors and biases, little-endian",

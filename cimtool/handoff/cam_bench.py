@@ -10,7 +10,7 @@ from cimtool.handoff.searches import DrivenSearch
 from cimtool.hardware.cell_distance import DONT_CARE
 
 CAM_KIND = "cam"
-CAM_SOURCES = (CAM, RANK, "tb_cam.sv")
+CAM_SOURCES = (CAM, RANK, "tb_cam.sv", "tb_cam_taps.svh")
 
 
 def cam_parameters(search: DrivenSearch) -> dict[str, int]:

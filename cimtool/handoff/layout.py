@@ -182,7 +182,7 @@ def widths_of(source: HandoffSource) -> dict[str, int]:
 
 
 def extents(layer: DrivenLayer) -> dict[str, int]:
-    """The extents of a layer's axes by name; `stage` is the most of a requantisation."""
+    """The extents of a layer's axes in the order of AXES; `stage` is a requantisation's most."""
     crossbar, image, tables = layer.op.crossbar, layer.image, layer.tables
     found = {
         "vector": len(layer.x),
@@ -205,7 +205,7 @@ def extents(layer: DrivenLayer) -> dict[str, int]:
     if tables:
         levels = len(tables[0].levels)
         found |= {"table": len(tables), "threshold": levels - 1, "level": levels}
-    return found
+    return {axis: found[axis] for axis in AXES if axis in found}
 
 
 def files_of(layer: DrivenLayer, file: NumberFile) -> int:

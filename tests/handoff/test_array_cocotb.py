@@ -8,19 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import counts, run_cocotb, run_goal
-
-
-def empty(folder: Path, name: str, place: int) -> None:
-    """Without the directed sums of files with a name, whose lines are at a place of `direct`."""
-    for file in (folder / "directed").glob(f"*/{name}"):
-        file.write_text("", "utf-8")
-    steps = [line.split(" ") for line in (folder / "steps.txt").read_text("utf-8").splitlines()]
-    for fields in steps:
-        if fields[0] == "direct":
-            fields[place] = "0"
-    text = "".join(f"{' '.join(fields)}\n" for fields in steps)
-    (folder / "steps.txt").write_text(text, "utf-8")
+from handoff_runs import counts, keep_directed, run_cocotb, run_goal
 
 
 @pytest.mark.thorough(
@@ -33,7 +21,7 @@ def test_a_column_agrees_as_in_the_bench(
     folder = handoff_of_kind(kind, tmp_path)
     done = run_cocotb(folder)
     # The bench has further sums, those of counts.txt.
-    empty(folder, "counts.txt", 3)
+    keep_directed(folder, {"counts": 0})
     bench = counts(run_goal(folder, "icarus").stdout)
     found = counts(done.stdout)
     assert found == {"converter": bench["converter"]}, done.stdout
@@ -75,7 +63,7 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path) -> None:
 
 def test_nothing_compared_fails(handoff: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy")
-    empty(folder, "converter.txt", 2)
+    keep_directed(folder, {"converter": 0})
     done = run_cocotb(folder)
     assert "nothing was compared" in done.stdout + done.stderr
     assert done.returncode != 0

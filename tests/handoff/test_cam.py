@@ -136,7 +136,7 @@ def test_each_fault_is_found_at_its_tap(handoff: Path, tmp_path: Path) -> None:
     sources = [sv / "cam/parameters.svh", sv / "tb_cam.sv"]
     sources += [sv / "faulty" / name for name in ("cim_cam.sv", "cim_rank.sv")]
     bench = str(tmp_path / "bench")
-    command = [c_compiler("iverilog"), "-g2012", "-s", "tb_cam", "-o", bench]
+    command = [c_compiler("iverilog"), "-g2012", f"-I{sv}", "-s", "tb_cam", "-o", bench]
     subprocess.run([*command, *sources], check=True)
     for number, tap, _ in shown:
         run = ["vvp", "-n", bench, f"+HANDOFF={handoff}", f"+FAULT={number}"]
@@ -173,6 +173,27 @@ def test_parts_have_the_files_that_the_layout_lists(bundle: Bundle, tmp_path: Pa
         assert (tmp_path / kind / "cam/shortlist.search/r2.c2/cells.hex").is_file()
     export_bundle(bundle, "images", tmp_path / "plain")
     assert not (tmp_path / "plain" / "cam").exists()
+
+
+@pytest.mark.thorough("builds benches of random inputs")
+@pytest.mark.parametrize("kind", CAMS)
+def test_drawn_queries_agree(kind: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    folder = handed_off(narrow_trunk, tmp_path, kind)
+    once, more = (run_goal(folder, "random", f"VECTORS={count}") for count in (20, 200))
+    for done in (once, more):
+        assert (done.returncode, done.stderr) == (0, "")
+    found, again = counts(once.stdout), counts(more.stdout)
+    assert all(found[tap][0] > 50 and found[tap][1] == 0 for tap in TAPS)
+    assert all(again[tap][0] > found[tap][0] and again[tap][1] == 0 for tap in TAPS)
+    # A cell that is another one in the memory alone differs from the first tap on.
+    text = (folder / "sv" / "cim_cam.sv").read_text("utf-8")
+    right = "held[(write_word)] <= write_data;"
+    assert text.count(right) == 1
+    wrong = text.replace(right, "held[(write_word)] <= write_data ^ (write_word == 0 ? 1 : 0);")
+    (tmp_path / "wrong.sv").write_text(wrong, "utf-8")
+    done = run_goal(folder, "random", "VECTORS=20", f"CAM={tmp_path / 'wrong.sv'}")
+    assert counts(done.stdout)["cam_distances"][1] > 0
+    assert done.returncode != 0
 
 
 @pytest.mark.thorough("more memories, and a second simulator")

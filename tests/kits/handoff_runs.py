@@ -98,11 +98,28 @@ def with_changed_line(folder: Path, copy: Path, file: str) -> Path:
     return copy
 
 
+def keep_directed(folder: Path, most: Mapping[str, int]) -> None:
+    """Keep some lines, spread over it, of each file of `directed/` that `most` names."""
+    places = {"converter": 2, "counts": 3}
+    steps = [line.split(" ") for line in (folder / "steps.txt").read_text("utf-8").splitlines()]
+    for fields in steps:
+        for name, limit in most.items() if fields[0] == "direct" else ():
+            file = folder / "directed" / fields[1] / f"{name}.txt"
+            if file.exists():
+                lines = file.read_text("utf-8").splitlines(keepends=True)
+                kept = lines[:: -(-len(lines) // limit)] if limit else []
+                file.write_text("".join(kept), "utf-8")
+                fields[places[name]] = str(len(kept))
+    text = "".join(f"{' '.join(fields)}\n" for fields in steps)
+    (folder / "steps.txt").write_text(text, "utf-8")
+
+
 def shown_faults(folder: Path) -> list[list[str]]:
     """Number, tap and name of each fault that a kind of macro shows."""
     lines = (folder / "sv" / "faults.txt").read_text("utf-8").splitlines()
     faults = (line.split("\t") for line in lines)
-    shown = [(one, {kind for kind in one[3].split(",") if "kind" in kind[:4]}) for one in faults]
+    proved_or_none = re.compile(r"=|none")
+    shown = [(one, [k for k in one[3].split(",") if not proved_or_none.match(k)]) for one in faults]
     return [[number, tap, name] for (number, tap, _, _, name), kinds in shown if kinds]
 
 

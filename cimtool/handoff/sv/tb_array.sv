@@ -135,7 +135,7 @@ module tb_array;
     logic other; // the layer is of another kind, or it is a search
     int file, flags, got;
     int places, tolerance, pulse = 0, max_pulses = 0, erased = 0, digit_count = 0; // of write-verify
-    int columns, vectors, stages, code_kind, threshold_places, has_flags, lines = 0;
+    int columns, vectors, stages, code_kind, threshold_places, has_flags, step_lines = 0;
     int a, b, c, d, e, f;
     longint u, v;
     logic bit_of;
@@ -177,7 +177,7 @@ module tb_array;
         while (keyword != "end") begin
             got = $fscanf(file, "%s", keyword);
             if (got != 1) $fatal(1, "FAIL: steps.txt has no end");
-            lines = lines + 1;
+            step_lines = step_lines + 1;
             if (keyword == "layer" || keyword == "end") other = 1'b0;
             if (keyword == "search") other = 1'b1; // tb_cam.sv runs it
             if (other) begin
@@ -241,7 +241,7 @@ module tb_array;
                 requantise;
             end else if (keyword == "end") begin
                 got = $fscanf(file, "%d", a) - 1;
-                if (a != lines) $fatal(1, "FAIL: steps.txt has %0d lines; expected %0d", lines, a);
+                if (a != step_lines) $fatal(1, "FAIL: steps.txt has %0d lines; expected %0d", step_lines, a);
             end
             else $fatal(1, "FAIL: steps.txt has a line %s", keyword);
             if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", keyword, -got);

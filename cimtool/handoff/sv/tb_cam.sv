@@ -56,8 +56,9 @@ module tb_cam;
     endfunction
 
     string handoff, keyword, name, array, segment, base;
-    int file, got, items, first, last, waited;
-    int a, b, c, d, e, f, g;
+    int file, got, first, last, waited, pass;
+    int items, item_cells, queries_listed, value_bits, measure, list_length; // of a line `search`
+    longint word_step, word_top;
     longint wrong;
     logic signed [63:0] had_sum;
 
@@ -82,12 +83,16 @@ module tb_cam;
         write_valid = 1'b0;
     endtask
 
+`ifdef RANDOM
+`include "tb_cam_random.svh"
+`else
+`include "tb_cam_taps.svh"
+`endif
+
     // Compares all queries with the words that hold items, and adds their codes to the items' sums.
     task automatic match_words;
-        base = {handoff, "/cam/", name, "/"};
-        $readmemh({base, segment, ".queries.hex"}, queries, 0, QUERIES - 1);
-        $readmemh({base, array, "/distances.hex"}, want_distances, 0, QUERIES - 1);
-        $readmemh({base, array, "/codes.hex"}, want_codes, 0, QUERIES - 1);
+        load_queries;
+        load_matches;
         for (int n = 0; n < QUERIES; n++) begin
             @(negedge clk);
             in_valid = 1'b1;
@@ -114,9 +119,7 @@ module tb_cam;
         base = {handoff, "/cam/", name, "/"};
         $readmemh({base, "factor.hex"}, factors, 0, ITEMS - 1);
         $readmemh({base, "offset.hex"}, offsets, 0, ITEMS - 1);
-        $readmemh({base, "sums.hex"}, want_sums, 0, QUERIES * ITEMS - 1);
-        $readmemh({base, "estimates.hex"}, want_estimates, 0, QUERIES * ITEMS - 1);
-        $readmemh({base, "shortlist.hex"}, want_listed, 0, QUERIES * LENGTH - 1);
+        load_ranking;
         for (int n = 0; n < QUERIES; n++) begin
             @(negedge clk);
             start = 1'b1;
@@ -136,22 +139,19 @@ module tb_cam;
         end
     endtask
 
-    initial begin
-        if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
-        if (!$value$plusargs("FAULT=%d", fault)) fault = 0;
-        if (!$value$plusargs("TIMEOUT=%d", limit)) limit = 10000;
-        for (int t = 0; t < TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
-        for (int t = 0; t < QUERIES*ITEMS; t++) sums[t] = '0;
-        repeat (4) @(negedge clk);
-        rst = 1'b0;
+    // Goes through the lines of steps.txt.
+    task automatic run_steps;
+        for (int t = 0; t < QUERIES*ITEMS; t++) begin sums[t] = '0; want_sums[t] = '0; end
         file = $fopen({handoff, "/steps.txt"}, "r");
         if (file == 0) $fatal(1, "FAIL: no %s/steps.txt", handoff);
         keyword = "";
         while (keyword != "end") begin
             got = $fscanf(file, "%s", keyword);
             if (got != 1) $fatal(1, "FAIL: steps.txt has no end");
-            if (keyword == "search") got = $fscanf(file, "%s %d %d %d %d %d %d %d %d", name, items, a, b, c, d, e, f, g) - 9;
-            else if (keyword == "store") begin
+            if (keyword == "search") begin
+                got = $fscanf(file, "%s %d %d %d %d", name, items, item_cells, queries_listed, value_bits) - 5;
+                got = got + $fscanf(file, "%d %d %d %d", measure, word_step, word_top, list_length) - 4;
+            end else if (keyword == "store") begin
                 got = $fscanf(file, "%s %s %d %d", name, array, first, last) - 4;
                 store_words;
             end else if (keyword == "match") begin
@@ -167,6 +167,16 @@ module tb_cam;
             if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", keyword, -got);
         end
         $fclose(file);
+    endtask
+
+    initial begin
+        if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
+        if (!$value$plusargs("FAULT=%d", fault)) fault = 0;
+        if (!$value$plusargs("TIMEOUT=%d", limit)) limit = 10000;
+        for (int t = 0; t < TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
+        repeat (4) @(negedge clk);
+        rst = 1'b0;
+        for (pass = 0; pass < passes(); pass++) run_steps;
         wrong = 0;
         for (int t = 0; t < TAPS; t++) begin
             $display("%s: %0d compared, %0d differ", tap_name(t), compared[t], differ[t]);
