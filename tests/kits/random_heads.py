@@ -58,14 +58,14 @@ class RandomMatcher:
     rows: dict[str, Array]
 
 
-def random_matcher(seed: int, head: str) -> RandomMatcher:
+def random_matcher(seed: int, head: str, least_bits: int = 4) -> RandomMatcher:
     """A matcher of a few dimensions, whose means and variances differ in size by orders."""
     rng = np.random.default_rng(seed)
     width, d = int(rng.integers(1, 9)), int(rng.integers(1, 13))
     towers = tuple(_tower(rng, width, d) for _ in range(2))
     trained = assemble(*towers, HEADS[head](rng))
     target = str(rng.choice(TARGETS))
-    bits = {key: int(rng.integers(4, 9)) for key in ("feature_bits", "activation_bits")}
+    bits = {key: int(rng.integers(least_bits, 9)) for key in ("feature_bits", "activation_bits")}
     text = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
     video = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
     program = compile_program(trained, job(text, video, target, **bits), silent)[-1].program
@@ -78,7 +78,7 @@ def random_matcher(seed: int, head: str) -> RandomMatcher:
 def _tower(rng: np.random.Generator, width: int, d: int) -> Graph:
     builder = TowerBuilder(width)
     mu = dense(rng, width, d, gain=float(np.exp2(rng.integers(-3, 4))))
-    logvar = dense(rng, width, d, gain=float(rng.uniform(0, 0.6)), bias=float(rng.uniform(0, 2)))
+    logvar = dense(rng, width, d, gain=float(rng.uniform(0, 0.3)), bias=float(rng.uniform(0, 1)))
     return builder.tower(builder.add("mu", mu, "x"), builder.add("logvar", logvar, "x"))
 
 
