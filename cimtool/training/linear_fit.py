@@ -38,14 +38,11 @@ def fit_linear(pairs: Pairs, dimensions: int, by_class: bool = False) -> LinearF
     with one_blas_thread:
         parts = list(folds(pairs))
         tried = [_starts(rest, dimensions, RIDGES) for rest, _ in parts]
-        merits = [
-            sum(
-                leading(recalls_of(-_distances(starts[i], part), part, by_class))[1]
-                for starts, (_, part) in zip(tried, parts, strict=True)
-            )
-            for i in range(len(RIDGES))
-        ]
-        chosen = merits.index(max(merits))
+        merits = np.zeros(len(RIDGES))
+        for starts, (_, part) in zip(tried, parts, strict=True):
+            for i, start in enumerate(starts):
+                merits[i] += leading(recalls_of(-_distances(start, part), part, by_class))[1]
+        chosen = int(merits.round(9).argmax())  # of equals the least, whatever the last bits say
         squares, right, wrong = [], [], []
         for starts, (_, part) in zip(tried, parts, strict=True):
             start, videos = starts[chosen], part.video[part.right].numpy()
