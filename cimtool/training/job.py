@@ -35,6 +35,7 @@ from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.training.arguments import TrainingOptions
+from cimtool.training.linear_fit import FOLDS
 from cimtool.training.losses import Loss
 from cimtool.training.model import FEW_PAIRS
 from cimtool.training.models import ProjectorModel
@@ -491,8 +492,11 @@ def _model(
 
 
 def few(pairs: Pairs) -> bool:
-    """True for so few pairs of two modalities that linear maps are hard to better."""
-    return len(pairs) <= FEW_PAIRS and not pairs.alone
+    """True for so few pairs of two modalities that linear maps are hard to better.
+
+    A pair for each fold at least: fewer say nothing on a penalty.
+    """
+    return len(pairs.video) >= FOLDS and len(pairs) <= FEW_PAIRS and not pairs.alone
 
 
 def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:

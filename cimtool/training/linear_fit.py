@@ -33,7 +33,8 @@ LEAST_SLOPE = 1e-6
 def fit_linear(pairs: Pairs, dimensions: int, by_class: bool = False) -> LinearFit:
     """Fit maps to `dimensions` at most, with the ridge of the best mean R@1 of the folds.
 
-    With `by_class` of the best mAP. The same pairs give the same numbers whatever the threads.
+    With `by_class` of the best mAP. There are FOLDS videos or more. The same pairs give the same
+    numbers whatever the threads.
     """
     with one_blas_thread:
         parts = list(folds(pairs))
@@ -59,7 +60,7 @@ def folds(pairs: Pairs) -> Iterator[tuple[Pairs, Pairs]]:
     """Yield, for each fold, the pairs of all other videos and those of its own."""
     order = np.random.default_rng(0).permutation(len(pairs.video))
     ranked = 0
-    for i in range(min(FOLDS, len(order))):
+    for i in range(FOLDS):
         if ranked >= RANKED:
             return
         part = order[i::FOLDS][:RANKED]

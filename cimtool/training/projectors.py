@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.modality_names import Modalities
+from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import FittedRange
@@ -38,7 +38,7 @@ from cimtool.training.history import (
     suspicion,
 )
 from cimtool.training.job import TrainingJob, few, make_job
-from cimtool.training.linear_fit import fit_linear
+from cimtool.training.linear_fit import FOLDS, fit_linear
 from cimtool.training.linear_start import LinearFit
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
@@ -320,6 +320,12 @@ def _linear_fit(job: TrainingJob, dimensions: int) -> LinearFit:
         what = "model.linear is true" if option else f'model "{job.model.name}" maps two modalities'
         raise CimError(
             f"{what}, and {job.files['data']} holds items of one modality; expected rows of two"
+        )
+    if len(job.pairs.video) < FOLDS:
+        items = item_names(job.called)[1]
+        raise CimError(
+            f"{job.files['data']}: {len(job.pairs.video)} {items} train; expected at least {FOLDS} "
+            "for linear maps, whose penalty is tried on folds of them"
         )
     return fit_linear(job.pairs, dimensions, job.loss.needs_labels)
 

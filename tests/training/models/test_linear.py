@@ -142,15 +142,16 @@ def test_many_pairs_start_at_random_and_options_are_kept(
 ) -> None:
     def started(rows: dict[str, np.ndarray], **options: object) -> bool:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
-        run = cimtool.train(rows, folder, epochs=0, options=options)
+        run = cimtool.train(rows, folder, epochs=0, held_out=0.4, options=options)
         saved = torch.load(run.model, weights_only=True)
         return bool(saved["config"]["model.linear"])
 
     rows = linear_rows(60)
     assert started(rows)
+    assert not started(linear_rows(6))
     assert not started(rows, **{"model.linear": False})
     assert not started(rows, **{"model.activation": "tanh"})
-    monkeypatch.setattr("cimtool.training.job.FEW_PAIRS", 50)
+    monkeypatch.setattr("cimtool.training.job.FEW_PAIRS", 35)
     assert not started(rows)
     assert TrunkModel(hidden=1).for_few_pairs() == TrunkModel(hidden=1)
 
@@ -172,6 +173,9 @@ def test_what_it_cannot_take(tmp_path: Path) -> None:
     ):
         cimtool.train(items, tmp_path / "run", model="linear")
     assert not list((tmp_path / "run").glob("*.pth"))
+    np.savez(tmp_path / "rows.npz", **linear_rows(5))
+    with pytest.raises(CimError, match=r"rows.npz: 3 videos train; expected at least 5 for linear"):
+        cimtool.train(tmp_path / "rows.npz", tmp_path / "few", model="linear", held_out=0.4)
     with pytest.raises(CimError, match=r"model.width is 0; expected more than 0"):
         LinearModel(width=0)
     towers = LinearModel(width=3).build(6, 5)
