@@ -85,9 +85,10 @@ def rows_of(splits: Sequence[Figures]) -> list[dict[str, str]]:
     for name in splits[0]:
         row = {"scored by": name}
         for title, key in shown.items():
-            values = [one[name][key] for one in splits if key in one[name]]
+            values = [one[name].get(key) for one in splits]
             factor = 100.0 if "%" in title else 1.0
-            row[title] = "" if not values else _cell([factor * one for one in values])
+            known = [factor * one for one in values if one is not None]
+            row[title] = _cell(known) if len(known) == len(splits) else ""
         rows.append(row)
     for name, base in (
         ("`train`, defaults", "ridge regression"),

@@ -94,6 +94,17 @@ class ProjectorModel(Options, Named):
         """Make untrained towers the linear maps; not called without `start_dimensions`."""
         raise NotImplementedError
 
+    def prepare(self, towers: TwoTower, pairs: Pairs) -> None:
+        """Set untrained towers by the pairs that train; most models leave them as drawn."""
+
+    def score_scale(self, pairs: Pairs) -> Mapping[str, float]:
+        """The a and b that a loss takes unless the user gives them; empty to leave the loss's."""
+        return {}
+
+    def deployed_scale(self, towers: TwoTower, pairs: Pairs) -> Mapping[str, float]:
+        """The a and b of trained towers; empty if the loss or the user says them."""
+        return {}
+
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """Sentences on trained towers, in eval mode, and held-out pairs that end a run."""
         return ()

@@ -167,6 +167,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             fit = _linear_fit(job, job.model.start_dimensions)
             job.model.begin(self.towers, fit, job.pairs)
             self.solved = fit.sigmoid(_variance(self.towers, job.pairs))
+        else:
+            job.model.prepare(self.towers, job.pairs)
         task = _task(job, self.towers)
         with naming(job.files["data"]):
             self.objective: Objective = job.loss.objective(task)
@@ -288,7 +290,9 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     def deployed(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Plain values beside weights and polynomial; linear maps as they are know a and b."""
-        return {**self.job.deployed, **({} if epoch.number else self.solved)}
+        job = self.job
+        scale = job.model.deployed_scale(self.towers, job.pairs)
+        return {**job.deployed, **({} if epoch.number else self.solved), **scale}
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""
@@ -333,9 +337,10 @@ def _linear_fit(job: TrainingJob, dimensions: int) -> LinearFit:
 def _linear_recalls(job: TrainingJob) -> dict[str, float] | None:
     """The held-out figures of linear maps of few pairs, beside a model that starts elsewhere.
 
-    None if the model starts from such maps or from a checkpoint, or if the pairs are many.
+    None if the model is solved, or starts from such maps or a checkpoint, or if pairs are many.
     """
-    if job.start is not None or job.model.start_dimensions or not few(job.pairs):
+    solved = job.model.closed_form or job.model.start_dimensions > 0
+    if job.start is not None or solved or not few(job.pairs):
         return None
     held, start = job.held, _linear_fit(job, LINEAR_DIMENSIONS).start
     distances = start.distances(held.text.numpy(), held.video.numpy())

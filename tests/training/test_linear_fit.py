@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from cimtool.reference.truth import Judgements
-from cimtool.training.linear_fit import LEAST_SLOPE, fit_linear, folds, right_pairs, sigmoid_of
+from cimtool.training.linear_fit import fit_linear, folds
 from cimtool.training.linear_start import RIDGES, linear_starts
 from cimtool.training.pairs import Pairs
+from cimtool.training.sigmoid import LEAST_SLOPE, right_pairs, sigmoid_of
 
 
 def pairs_of(n: int = 120, noise: float = 0.3, seed: int = 0, texts: int = 1) -> Pairs:
