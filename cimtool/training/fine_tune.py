@@ -40,7 +40,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.training.arguments import FineTuneOptions
 from cimtool.training.history import CompiledEpoch, Means
 from cimtool.training.loss import Terms
-from cimtool.training.options import Optimisation, check_seed
+from cimtool.training.options import MOST_EPOCHS, Optimisation, check_count, check_seed
 from cimtool.training.page import fine_tuning_page
 from cimtool.training.pairs import HELD_OUT, full_batches, held_texts
 from cimtool.training.straight_through import Compiler, forward, tensor
@@ -73,6 +73,7 @@ def fine_tune_model(options: FineTuneOptions, say: Say) -> FineTuningRun:
     source, flags = ModelSource.of(options), options.part(SettingOptions)
     configuration = Configuration.of(options.target, options.settings, flags)
     optimisation = OPTIMISATION.given(vars(options))
+    check_count("epochs", optimisation.epochs, 1, MOST_EPOCHS)
     place = RunPlace.of(Path(options.output))
     data, seed, noise = options.data, options.seed, options.noise
     check_new(place, resumable=False)

@@ -246,6 +246,37 @@ def below_raw(
     )
 
 
+def below_linear(
+    history: Sequence[RetrievalEpoch], known: Mapping[str, float] | None, model: ProjectorModel
+) -> str | None:
+    """The warning if the best epoch is worse than linear maps of the same rows; None if it is not.
+
+    `known` are the figures of the maps on held-out pairs, None if they were not made.
+    """
+    if known is None:
+        return None
+    (name, linear), (_, found) = leading(known), leading(best_epoch(history).recalls)
+    if found >= linear:
+        return None
+    other = (
+        ", and model.linear=true starts from them" if "linear" in type(model).model_fields else ""
+    )
+    return (
+        f"warning: the trained model is worse than linear maps of the rows: held-out {name} "
+        f"{found:.1%} against {linear:.1%}; model linear is these maps{other}"
+    )
+
+
+def linear_is_best(history: Sequence[RetrievalEpoch]) -> str | None:
+    """The sentence if no epoch is better than the linear maps that training started from."""
+    if len(history) < 2 or best_epoch(history).number:
+        return None
+    return (
+        f"The linear maps of the rows are kept: none of {history[-1].number} epochs ranks held-out "
+        "pairs better than they do."
+    )
+
+
 def start_is_best(history: Sequence[RetrievalEpoch], start: str) -> str | None:
     """The warning if no epoch is better than the `start`, a name, which is what is kept."""
     if len(history) < 2 or best_epoch(history).number:

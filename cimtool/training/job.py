@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,9 @@ from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.training.arguments import TrainingOptions
+from cimtool.training.linear_fit import FOLDS
 from cimtool.training.losses import Loss
+from cimtool.training.model import FEW_PAIRS
 from cimtool.training.models import ProjectorModel
 from cimtool.training.options import Optimisation, by_kind, check_seed
 from cimtool.training.pairs import (
@@ -233,6 +235,8 @@ def make_job(
     start = read_start(paths["start"]) if "start" in paths else None
     kind, loss = _model_and_loss(wanted, start, options["loss"])
     optimisation = loss.optimisation.given(vars(wanted))
+    if kind.closed_form and wanted.epochs is None:
+        optimisation = replace(optimisation, epochs=0)
     modalities = modalities_for(wanted, start)
     read, held_rows = embeddings_in(data, modalities), None
     given_rows = with_right(judged_rows(read, qrels))
@@ -248,9 +252,13 @@ def make_job(
         parts = _drawn_parts(given_rows, rows, shares, seed, start)
     else:
         parts = _given_parts(rows, held_rows, shares, start)
-    with naming(rows.file):
-        check_batches(parts.pairs, optimisation.batch, loss.group, by_comparison)
+    if optimisation.epochs:
+        with naming(rows.file):
+            check_batches(parts.pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(kind, start, parts.pairs, options["model"])
+    scale = model.score_scale(parts.pairs)
+    free = type(loss).model_fields.keys() - options["loss"].keys()
+    loss = loss.model_copy(update={name: scale[name] for name in sorted(scale.keys() & free)})
     polynomial = _polynomial(poly, loss, start)
     fitted = () if poly is None else _fit_remarks(poly, paths.get("start"), start)
     settings = {
@@ -475,13 +483,23 @@ def _model(
     """
     if start is None:
         numbers = pairs.text.numel() + pairs.video.numel()
-        return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
+        widths = pairs.text.shape[1], pairs.video.shape[1]
+        model = kind(**{**kind.sizes(numbers, *widths), **options})
+        return model.for_few_pairs() if few(pairs) and "linear" not in options else model
     run = start.config if start.config.get("model") == kind.name else {}
     names = kind.model_fields
     before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}
     shown = kind.options_of(start.text.arrays, start.video.arrays)
     said = {name: start.content[name] for name in names if name in start.content}
     return kind(**{**before, **shown, **said, **options})
+
+
+def few(pairs: Pairs) -> bool:
+    """True for so few pairs of two modalities that linear maps are hard to better.
+
+    A pair for each fold at least: fewer say nothing on a penalty.
+    """
+    return len(pairs.video) >= FOLDS and len(pairs) <= FEW_PAIRS and not pairs.alone
 
 
 def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:

@@ -8,14 +8,14 @@ where a dimension counts by its correlation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 
-RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """The shrinkages r that are tried."""
 
 LEAST_EIGENVALUE = 1e-12
@@ -50,8 +50,29 @@ class LinearStart:
         return found
 
 
-def linear_starts(text: Array, video: Array, dimensions: int) -> Iterator[LinearStart]:
-    """Yield the maps for each of RIDGES from right pairs of rows [n, in], to `dimensions` at most.
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """Maps of all training pairs, and figures of pairs that their penalty was tried on.
+
+    `residual` [k] is the mean square difference of both sides of right pairs, per dimension;
+    sigmoid(b - a |difference|^2) their probability, right and wrong pairs having half of the
+    weight each.
+    """
+
+    start: LinearStart
+    residual: FloatArray
+    a: float
+    b: float
+
+    def sigmoid(self, variance: float) -> dict[str, float]:
+        """The a and b of sigmoid(b - a ed), if the variances of both sides add up to `variance`."""
+        return {"a": self.a, "b": self.b + self.a * variance}
+
+
+def linear_starts(
+    text: Array, video: Array, dimensions: int, ridges: Sequence[float] = RIDGES
+) -> Iterator[LinearStart]:
+    """Yield the maps for each ridge from right pairs of rows [n, in], to `dimensions` at most.
 
     The mean square of the entries of mapped rows is 1.
     """
@@ -59,7 +80,7 @@ def linear_starts(text: Array, video: Array, dimensions: int) -> Iterator[Linear
     x, y = (rows.astype(np.float64) - mean for rows, mean in zip((text, video), means, strict=True))
     between = x.T @ y / len(x)
     sides = [np.linalg.eigh(one.T @ one / len(one)) for one in (x, y)]
-    for ridge in RIDGES:
+    for ridge in ridges:
         half = []
         for values, vectors in sides:
             mean = float(values.mean()) or 1.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from torch import nn
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
-from cimtool.training.linear_start import LinearStart
+from cimtool.training.linear_start import LinearFit
 from cimtool.training.options import Options, Text, choice
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
@@ -28,6 +28,12 @@ Activation = Annotated[Text, choice(ACTIVATIONS)]
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048)
 """The widths of hidden layers that are chosen from."""
+
+FEW_PAIRS = 2000
+"""Training pairs of two modalities up to which linear maps are where a model starts, or beside it.
+
+Random weights learn less from so few than the maps have (docs/training.md).
+"""
 
 WEIGHTS = 2.0
 """Weights of a model for each number of the rows that train it, at most."""
@@ -60,6 +66,8 @@ class ProjectorModel(Options, Named):
     """True if both towers are one encoder of items, so that data are of one modality."""
     starts_from_rows: ClassVar[bool] = False
     """True if `mu` is the row as it is before training."""
+    closed_form: ClassVar[bool] = False
+    """True if the start is the model, so that nothing is trained unless epochs are asked for."""
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the layout needs beside the weights, such as an activation."""
@@ -78,9 +86,24 @@ class ProjectorModel(Options, Named):
         """Dimensions of the linear maps that `begin` takes; 0 if training starts at random."""
         return 0
 
-    def begin(self, towers: TwoTower, start: LinearStart, pairs: Pairs) -> None:
+    def for_few_pairs(self) -> Self:
+        """The same model for few pairs of two modalities: started from linear maps if it can."""
+        return self
+
+    def begin(self, towers: TwoTower, fit: LinearFit, pairs: Pairs) -> None:
         """Make untrained towers the linear maps; not called without `start_dimensions`."""
         raise NotImplementedError
+
+    def prepare(self, towers: TwoTower, pairs: Pairs) -> None:
+        """Set untrained towers by the pairs that train; most models leave them as drawn."""
+
+    def score_scale(self, pairs: Pairs) -> Mapping[str, float]:
+        """The a and b that a loss takes unless the user gives them; empty to leave the loss's."""
+        return {}
+
+    def deployed_scale(self, towers: TwoTower, pairs: Pairs) -> Mapping[str, float]:
+        """The a and b of trained towers; empty if the loss or the user says them."""
+        return {}
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """Sentences on trained towers, in eval mode, and held-out pairs that end a run."""

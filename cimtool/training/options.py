@@ -159,7 +159,7 @@ class Optimisation:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise unknown(Argument("optimizer"), self.optimizer, OPTIMIZERS)
-        check_count("epochs", self.epochs, 1, MOST_EPOCHS)
+        check_count("epochs", self.epochs, 0, MOST_EPOCHS)
         check_count("batch", self.batch, 2)
         if not 0 < self.learning_rate < float("inf"):
             raise ArgumentError("{learning_rate} is {:g}; expected more than 0", self.learning_rate)

@@ -37,6 +37,8 @@ def retrieval_headline(
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
     said = f"Best of {history[-1].number} epochs is {which}: {shares_text(best.recalls)}"
+    if len(history) == 1:
+        said = f"Solved without epochs: {shares_text(best.recalls)}"
     return f"{said}, means of both ways. {raw_sentence(raw, called)}"
 
 

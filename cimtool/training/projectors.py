@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.modality_names import Modalities
+from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.progress import Say
-from cimtool.base.threads import one_blas_thread
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import FittedRange
 from cimtool.loading.model import MODALITIES_KEY
@@ -27,9 +26,10 @@ from cimtool.training.arguments import TrainOptions
 from cimtool.training.history import (
     Means,
     RetrievalEpoch,
+    below_linear,
     below_raw,
     last_is_best,
-    leading,
+    linear_is_best,
     raw_recalls,
     recalls_of,
     sample,
@@ -37,8 +37,9 @@ from cimtool.training.history import (
     start_is_best,
     suspicion,
 )
-from cimtool.training.job import TrainingJob, make_job
-from cimtool.training.linear_start import LinearStart, linear_starts
+from cimtool.training.job import TrainingJob, few, make_job
+from cimtool.training.linear_fit import FOLDS, fit_linear
+from cimtool.training.linear_start import LinearFit
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
@@ -68,6 +69,9 @@ from cimtool.training.trainer import (
 
 OUTSIDE = 0.01
 """Share of held-out pairs beyond the polynomial's band above which another is to be fitted."""
+
+LINEAR_DIMENSIONS = 128
+"""Dimensions of the linear maps that stand beside a model that does not start from them."""
 
 BAND_TEXTS = 1024
 """Texts that a band is measured on, at most."""
@@ -110,13 +114,16 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
             say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")
         known = training.start_recalls()
         run = Trainer(training, job.optimisation, place, say, job.device).run(saved)
+    from_linear = job.start is None and job.model.start_dimensions > 0
     warnings = [below_raw(run.history, training.raw, job.model)]
+    warnings.append(below_linear(run.history, _linear_recalls(job), job.model))
+    if from_linear:
+        warnings.append(linear_is_best(run.history))
     if job.start is not None and known is not None:
         own = run.history[0].recalls
         warnings.append(suspicion(job.start.file, own, known, len(job.held.video)))
-    origin = "linear maps" if job.model.start_dimensions else "random weights"
-    origin = origin if job.start is None else job.start.file
-    course = start_is_best(run.history, origin), last_is_best(run.history)
+    origin = "random weights" if job.start is None else job.start.file
+    course = None if from_linear else start_is_best(run.history, origin), last_is_best(run.history)
     remarks = [*job.remarks, *filter(None, course)]
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)
     outgrown = share > OUTSIDE and (job.start is None or run.best.number > 0)
@@ -129,8 +136,8 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
             f"on: {cause}"
         )
     remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
-    head = Head.named(job.deployed["head"], "head")
-    stated = job.deployed
+    stated = training.deployed(run.best)
+    head = Head.named(stated["head"], "head")
     if job.polynomial is not None:
         stated |= checkpoint_values(job.polynomial)
     return ProjectorRun(
@@ -151,12 +158,17 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def __init__(self, job: TrainingJob) -> None:
         self.job = job
         self.settings = job.settings
+        self.solved: Mapping[str, float] = {}
         with naming(job.files["data"]):
             self.towers = _built(job.model, job.pairs.text.shape[1], job.pairs.video.shape[1])
         if job.start is not None:
             job.start.load(self.towers, job.model.name)
         elif job.model.start_dimensions:
-            job.model.begin(self.towers, _linear_start(job), job.pairs)
+            fit = _linear_fit(job, job.model.start_dimensions)
+            job.model.begin(self.towers, fit, job.pairs)
+            self.solved = fit.sigmoid(_variance(self.towers, job.pairs))
+        else:
+            job.model.prepare(self.towers, job.pairs)
         task = _task(job, self.towers)
         with naming(job.files["data"]):
             self.objective: Objective = job.loss.objective(task)
@@ -276,13 +288,19 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             found["cosine gap"] = gap.item()
         return {name: value for name, value in found.items() if np.isfinite(value)}
 
+    def deployed(self, epoch: RetrievalEpoch) -> dict[str, Any]:
+        """Plain values beside weights and polynomial; linear maps as they are know a and b."""
+        job = self.job
+        scale = job.model.deployed_scale(self.towers, job.pairs)
+        return {**job.deployed, **({} if epoch.number else self.solved), **scale}
+
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""
         job = self.job
         found: dict[str, Any] = {
             "text_proj": self.towers.text_proj.state_dict(),
             "video_proj": self.towers.video_proj.state_dict(),
-            **job.deployed,
+            **self.deployed(epoch),
             **{k: v for k, v in job.settings.items() if k == MODALITIES_KEY},
             "config": config(job.settings),
             PROVENANCE: job.provenance.values(),
@@ -299,22 +317,40 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         return retrieval_page(title, self.settings, history, stopped, self.raw, self.job.called)
 
 
-def _linear_start(job: TrainingJob) -> LinearStart:
-    """The linear maps that rank held-out pairs best by distance."""
-    pairs, held = job.pairs, job.held
-    if pairs.alone:
+def _linear_fit(job: TrainingJob, dimensions: int) -> LinearFit:
+    """The linear maps of the pairs that train; CimError for items of one modality."""
+    if job.pairs.alone:
+        option = "linear" in type(job.model).model_fields
+        what = "model.linear is true" if option else f'model "{job.model.name}" maps two modalities'
         raise CimError(
-            f"model.linear is true, and {job.files['data']} holds items of one modality; expected "
-            "rows of two"
+            f"{what}, and {job.files['data']} holds items of one modality; expected rows of two"
         )
+    if len(job.pairs.video) < FOLDS:
+        items = item_names(job.called)[1]
+        raise CimError(
+            f"{job.files['data']}: {len(job.pairs.video)} {items} train; expected at least {FOLDS} "
+            "for linear maps, whose penalty is tried on folds of them"
+        )
+    return fit_linear(job.pairs, dimensions, job.loss.needs_labels)
 
-    def led(start: LinearStart) -> float:
-        distances = start.distances(held.text.numpy(), held.video.numpy())
-        return leading(recalls_of(-distances, held, job.loss.needs_labels))[1]
 
-    text, video = pairs.text.numpy(), pairs.video[pairs.right].numpy()
-    with one_blas_thread:  # the same bytes whatever the threads
-        return max(linear_starts(text, video, job.model.start_dimensions), key=led)
+def _linear_recalls(job: TrainingJob) -> dict[str, float] | None:
+    """The held-out figures of linear maps of few pairs, beside a model that starts elsewhere.
+
+    None if the model is solved, or starts from such maps or a checkpoint, or if pairs are many.
+    """
+    solved = job.model.closed_form or job.model.start_dimensions > 0
+    if job.start is not None or solved or not few(job.pairs):
+        return None
+    held, start = job.held, _linear_fit(job, LINEAR_DIMENSIONS).start
+    distances = start.distances(held.text.numpy(), held.video.numpy())
+    return recalls_of(-distances, held, job.loss.needs_labels)
+
+
+def _variance(towers: TwoTower, pairs: Pairs) -> float:
+    """The variances of both sides added up, if they are the same for all rows."""
+    sides = towers.encode(pairs.text[:1], pairs.video[:1])
+    return sum(side.double().moments[1].sum().item() for side in sides)
 
 
 def _built(model: ProjectorModel, text: int, video: int) -> TwoTower:

@@ -171,7 +171,7 @@ def test_no_template_of_markdown_leaves_out_its_filter() -> None:
     for template in folder.rglob("templates/*.md"):
         for value in template.read_text("utf-8").split("{{")[1:]:
             said = value.partition("}}")[0].strip()
-            # The macro of names takes such as are checked; what begins with a quote is one of two texts here.
+            # Names are checked where they are read; a quote begins one of two texts here.
             safe = said in own or said.startswith(("names(", '"'))
             assert "| markdown" in said or safe, f"{template.name}: {said}"
 

@@ -31,7 +31,7 @@ from cimtool.training.models.two_branch import TwoBranchModel
 from cimtool.training.pairs import Pairs, split
 
 SMALL: Any = {"batch": 16, "learning_rate": 3e-3, "epochs": 2}
-SIZES = {"model.hidden": 32, "model.width": 8}
+SIZES = {"model.hidden": 32, "model.width": 8, "model.linear": False}
 
 
 def recalls(share: float, **more: float) -> dict[str, float]:
@@ -140,7 +140,9 @@ def test_the_first_line_says_that_raw_rows_are_better(
     options = [f"--set={name}={value}" for name, value in SIZES.items()]
     arguments = ["--data", str(tmp_path / "rows.npz"), *options, "--batch", "16", "--epochs", "1"]
     assert command(["train", *arguments, "-o", str(tmp_path / "a")]) == 0
-    first, second, *_ = capsys.readouterr().out.splitlines()
+    first, linear, second, *_ = capsys.readouterr().out.splitlines()
+    assert linear.startswith("warning: the trained model is worse than linear maps of the rows: ")
+    assert linear.endswith("linear is these maps, and model.linear=true starts from them")
     assert first.startswith("warning: the trained model is worse than raw embeddings by cosine")
     assert "Best of 1 epochs is " in second
     assert "Raw embeddings by cosine, on the same pairs: R@1 " in second
@@ -149,7 +151,7 @@ def test_the_first_line_says_that_raw_rows_are_better(
     history = json.loads((tmp_path / "b" / "history.json").read_text())
     assert found["raw"] == history["raw"]
     assert found["raw"]["r1_text_to_video"] > 0.8
-    assert len(found["warnings"]) == 1
+    assert len(found["warnings"]) == 2
     assert "raw R@1 ends at" in (tmp_path / "b" / "training.html").read_text()
 
 
@@ -210,5 +212,5 @@ def test_the_first_line_says_that_raw_rows_have_no_cosine(
     options = [f"--set={name}={value}" for name, value in SIZES.items()]
     arguments = ["--data", str(tmp_path / "rows.npz"), *options, "--batch", "16", "--epochs", "1"]
     assert command(["train", *arguments, "-o", str(tmp_path / "a")]) == 0
-    first, *_ = capsys.readouterr().out.splitlines()
+    _, first, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith("Raw embeddings have no cosine: text and video rows differ in width.")

@@ -72,7 +72,7 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
         ({"batch": 81}, "batch is 81, but only 72 pairs are for training; expected at most that"),
         ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
-        ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
+        ({"epochs": -1}, "epochs is -1; expected an integer of at least 0"),
         ({"epochs": 10_001}, "epochs is 10001; expected at most 10,000"),
         ({"learning_rate": 0.0}, "learning_rate is 0; expected more than 0"),
         ({"weight_decay": -1.0}, "weight_decay is -1; expected 0 or more"),

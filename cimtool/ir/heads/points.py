@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cimtool.base.errors import ArgumentError
-from cimtool.ir.arithmetic import MatMul, Mul, Store, Sum
+from cimtool.ir.arithmetic import MatMul, Store
 from cimtool.ir.heads.base import Head, ScoreConstants, distance, point_features
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import ValidationInfo, field_validator
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cimtool.base.arrays import Array
-from cimtool.training.linear_start import LinearMap, LinearStart
+from cimtool.training.linear_start import LinearFit, LinearMap
 from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
 from cimtool.training.options import BelowOne, Count, Flag, Number, refused
 from cimtool.training.pairs import Pairs
@@ -101,8 +101,8 @@ class TrunkModel(ProjectorModel, name="trunk"):
     """Projectors of `hidden` units a layer to `width` dimensions, from small variances.
 
     What is not given follows the data (`sizes`); 2048 and 1024 are those of the document. With
-    `linear` training starts from the linear maps of canonical correlations (`linear_start`), so
-    that rows of pretrained encoders need not be learnt anew.
+    `linear` training starts from the linear maps of canonical correlations (`linear_fit`), so
+    that rows of pretrained encoders need not be learnt anew; with few pairs it does by itself.
     """
 
     layout: ClassVar[str] = "trunk"
@@ -130,11 +130,17 @@ class TrunkModel(ProjectorModel, name="trunk"):
         """The dimensions of `mu` with `linear`, else 0."""
         return min(self.width, self.hidden // 2) if self.linear else 0
 
-    def begin(self, towers: TwoTower, start: LinearStart, pairs: Pairs) -> None:
+    def for_few_pairs(self) -> Self:
+        """With `linear`, unless the activation or a single unit would not pass the maps on."""
+        if self.activation == "tanh" or self.hidden == 1:
+            return self
+        return self.model_copy(update={"linear": True})
+
+    def begin(self, towers: TwoTower, fit: LinearFit, pairs: Pairs) -> None:
         """Make both trunks the linear maps."""
         for projector, own, rows in (
-            (towers.text_proj, start.text, pairs.text),
-            (towers.video_proj, start.video, pairs.video),
+            (towers.text_proj, fit.start.text, pairs.text),
+            (towers.video_proj, fit.start.video, pairs.video),
         ):
             assert isinstance(projector, TrunkProjector)
             projector.become(own, rows)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.training.linear_start import linear_starts
+from cimtool.training.linear_start import LinearFit, linear_starts
 from cimtool.training.models.trunk import TrunkModel, TrunkProjector
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
@@ -60,9 +60,10 @@ def test_a_linear_start_is_the_map(activation: str, hidden: int, width: int) -> 
     options = {"hidden": hidden, "width": width, "activation": activation, "dropout": 0.5}
     model = TrunkModel(linear=True, logvar_start=-1.0, **options)
     start = next(linear_starts(text.numpy(), video.numpy(), model.start_dimensions))
+    fit = LinearFit(start, np.ones(1), 1.0, 0.0)
     towers = model.build(6, 5)
     # The rows that train may have another mean than their pairs, which count a video by its texts.
-    model.begin(towers, start, Pairs(text + 0.5, video[:30] - 1, torch.arange(40) % 30))
+    model.begin(towers, fit, Pairs(text + 0.5, video[:30] - 1, torch.arange(40) % 30))
     assert towers.text_proj.training
     k = min(width, hidden // 2, 5)
     unseen = torch.randn(7, 6), torch.randn(8, 5)
@@ -81,7 +82,8 @@ def test_no_weight_of_a_linear_start_stands_out() -> None:
     model = TrunkModel(hidden=128, width=16, linear=True)
     towers = model.build(16, 16)
     start = next(linear_starts(rows.numpy(), rows.numpy(), model.start_dimensions))
-    model.begin(towers, start, Pairs(rows, rows, torch.arange(100)))
+    fit = LinearFit(start, np.ones(16), 1.0, 0.0)
+    model.begin(towers, fit, Pairs(rows, rows, torch.arange(100)))
     for key in ("trunk.0.weight", "trunk.3.weight", "mu.weight"):
         weight = towers.state_dict()[f"text_proj.{key}"]
         assert weight.abs().max() < 8 * weight.square().mean().sqrt()
