@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import torch
 
 TORCH_SUFFIXES = (".pth", ".pt")
-PICKLED_SUFFIXES = (*TORCH_SUFFIXES, ".ckpt")
-"""Suffixes of checkpoints that torch.save wrote; `.ckpt` is Lightning's."""
+PICKLED_SUFFIXES = (*TORCH_SUFFIXES, ".ckpt", ".bin")
+"""Suffixes of checkpoints that torch.save wrote; `.ckpt` is Lightning's, `.bin` transformers'."""
 
 SUFFIXES = (*PICKLED_SUFFIXES, ".safetensors")
 
@@ -102,7 +102,9 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a `.pth`, `.pt`, `.ckpt` or `.safetensors` file; code inside is never executed.
+    """Read a `.pth`, `.pt`, `.ckpt`, `.bin` or `.safetensors` file; code in it is never executed.
+
+    A Dense module of sentence-transformers has its activation in the `config.json` beside it.
 
     Raises CimError if the file is missing, broken, of another kind, or holds no dictionary.
     """
@@ -114,19 +116,17 @@ def read_checkpoint(path: Path) -> Checkpoint:
             path,
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
-    if path.suffix == ".safetensors":
-        content = _read_safetensors(path)
-        if is_dense(content) and (config := config_beside(path)) is not None:
-            content["output_activation"] = read_dense_activation(config)
-            return Checkpoint(str(path), content, ordered=False, beside=(config,))
-        return Checkpoint(str(path), content, ordered=False)
-    content = _torch_content(path, keeps_half=True)[1]
+    ordered = path.suffix != ".safetensors"
+    content = _torch_content(path, keeps_half=True)[1] if ordered else _read_safetensors(path)
     if not isinstance(content, dict):
         kind = f"a {type(content).__name__}"
         if isinstance(content, np.ndarray):
             kind = f"one tensor of shape {list(content.shape)}"
         raise CimError(f"{path}: holds {kind}; expected a dictionary of tensors (a state_dict)")
-    return Checkpoint(str(path), content)
+    if is_dense(content) and (config := config_beside(path)) is not None:
+        content["output_activation"] = read_dense_activation(config)
+        return Checkpoint(str(path), content, ordered, beside=(config,))
+    return Checkpoint(str(path), content, ordered)
 
 
 def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:

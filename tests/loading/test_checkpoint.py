@@ -205,9 +205,9 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
     with pytest.raises(CimError, match="bundle: is a folder; expected a file"):
         read_checkpoint(tmp_path / "bundle")
-    (tmp_path / "m.bin").touch()
-    with pytest.raises(CimError, match=r'"\.bin" is not the suffix of a checkpoint: \.pth, \.pt'):
-        read_checkpoint(tmp_path / "m.bin")
+    (tmp_path / "m.w").touch()
+    with pytest.raises(CimError, match=r'"\.w" is not the suffix of a checkpoint: \.pth, \.pt'):
+        read_checkpoint(tmp_path / "m.w")
     (tmp_path / "d.pt").mkdir()
     with pytest.raises(CimError, match="is a folder"):
         read_checkpoint(tmp_path / "d.pt")

@@ -77,6 +77,13 @@ def test_rows_of_the_output_width_are_taken_as_outputs(tmp_path: Path) -> None:
     assert any(f"rows of {D} numbers are taken as the outputs" in one for one in model.warnings)
 
 
+def test_a_module_that_torch_saved_is_the_same(tmp_path: Path) -> None:
+    file = module(tmp_path).with_name("pytorch_model.bin")
+    torch.save({"linear.weight": torch.tensor(WEIGHT), "linear.bias": torch.tensor(BIAS)}, file)
+    found = ModelSource(file).load().towers[0].run({"x": ROWS["text"]})["mu"]
+    np.testing.assert_allclose(found, projected(ROWS["text"], TANH, True), rtol=1e-5, atol=1e-6)
+
+
 def test_a_layer_map_names_the_activation_without_a_config(tmp_path: Path) -> None:
     file = module(tmp_path)
     file.with_name("config.json").unlink()
