@@ -115,6 +115,8 @@ def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tup
     if bundle.program.shortlist is not None:
         counts += _compare_shortlist(bundle, runs, features["text"])
     runs.table.add(ONNX, logits, *real_means(bundle.program, features))
+    if bundle.program.shortlist is not None:
+        runs.table.answer_by(runs.answers)
     return counts
 
 
