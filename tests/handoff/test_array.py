@@ -54,7 +54,7 @@ def test_converters_of_every_target_take_any_time(
     In both simulators 18 targets take some four minutes of processor time.
     """
     handoff = exported(target, narrow_trunk, tmp_path, "32x32")
-    keep_directed(handoff, {"converter": 32, "counts": 32})
+    keep_directed(handoff, {"converter": 32, "counts": 64})
     for latency, multiplexed in (("0", "1"), *TIMINGS[:-1]):
         timing = f"LATENCY={latency}", f"MULTIPLEXED={multiplexed}"
         for simulator in ("icarus", "verilator"):
