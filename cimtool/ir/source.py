@@ -396,12 +396,14 @@ class Inclusion(Unbounded, name="inclusion", levels=Level.TRAINED.to(Level.FLOAT
         return real((mu_t[0], mu_v[0]))
 
     def run(self, *inputs: Array) -> Array:
-        total = np.zeros((len(inputs[0]), len(inputs[2])))
+        mu_t, l_t, mu_v, l_v = inputs
+        total: Array = (l_t.sum(axis=1)[:, None] - l_v.sum(axis=1)) / 2
         # One dimension of all pairs at a time: all of them would take d times the memory.
-        for mu_t, l_t, mu_v, l_v in zip(*(x.T for x in inputs), strict=True):
-            l_t = l_t[:, None]
-            square = np.square(mu_t[:, None] - mu_v)
-            total += self.prior(l_t, l_v) - square * self.weight(l_t, l_v)
+        for mu, s, nu, t in zip(mu_t.T, np.exp(l_t).T, mu_v.T, np.exp(l_v).T, strict=True):
+            s = s[:, None]
+            above, below = 2 * t + s, t + 2 * s
+            square = np.square(mu[:, None] - nu)
+            total += np.log(above / below) / 2 - square * (t - s) / (above * below)
         return total
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.polynomial import polynomial
@@ -10,6 +12,7 @@ from cimtool.ir.source import Inclusion
 from cimtool.passes.separable import PairFunction, SeparableFit, fit_antisymmetric
 
 SHARE = 2.0**-9
+PAGE = (Path(__file__).parents[2] / "docs" / "heads.md").read_text("utf-8")
 
 
 def values(
@@ -53,3 +56,21 @@ def test_a_difference_takes_two_terms_and_wider_ranges_take_more() -> None:
 
 def test_too_few_terms_are_no_fit() -> None:
     assert fit_antisymmetric(Inclusion.weight, 0.0, 4.0, SHARE, 2) is None
+
+
+def test_the_page_on_heads_has_these_figures() -> None:
+    lines = PAGE[PAGE.index("| log-variances span") :].splitlines()[2:8]
+    for line in lines:
+        span, prior, weight, errors = (cell.strip() for cell in line.strip("|").split("|"))
+        half = float(span) / 2
+        fits = [
+            fit_antisymmetric(function, 0.0, half, SHARE, 8)
+            for function in (Inclusion.prior, Inclusion.weight)
+        ]
+        x = np.linspace(-half, half, 301)
+        tops = [np.abs(f(x[:, None], x)).max() for f in (Inclusion.prior, Inclusion.weight)]
+        assert [len(fit.terms) for fit in fits if fit] == [int(prior), int(weight) // 3]
+        said = [float(one) for one in errors.split(",")]
+        shares = [fit.error / top for fit, top in zip(fits, tops, strict=True) if fit]
+        np.testing.assert_allclose(said, shares, rtol=0.05)
+    assert len(lines) == 6
