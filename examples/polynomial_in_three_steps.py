@@ -60,6 +60,7 @@ def main(folder: Path, demo: Path) -> None:
         folder / "best_projectors.pth",
         poly=folder / "poly_coeffs.pt",
         loss="info-nce-poly",
+        options={"model.linear": False},
         resume=True,
         say=print,
     ).model

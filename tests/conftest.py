@@ -234,7 +234,7 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
         batch=32,
         learning_rate=3e-3,
         seed=5,
-        options={"model.hidden": hidden, "model.width": width},
+        options={"model.hidden": hidden, "model.width": width, "model.linear": False},
     )
     # The last epoch, which `eval` has not chosen, as a plain state dict.
     last = torch.load(run.folder / "last.pth", weights_only=True)

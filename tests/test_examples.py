@@ -199,7 +199,9 @@ def test_train_on_a_polynomial(
     kind = Loss.named("pairwise-poly", "loss")
     quick = replace(kind.optimisation, batch=32, learning_rate=3e-3)  # what so few rows need
     monkeypatch.setattr(kind, "optimisation", quick)
-    sizes: dict[str, Any] = {"options": {"model.hidden": 32, "model.width": 8}}
+    sizes: dict[str, Any] = {
+        "options": {"model.hidden": 32, "model.width": 8, "model.linear": False}
+    }
     sizes |= {"epochs": 2, "batch": quick.batch, "learning_rate": quick.learning_rate}
     api.train(demo.train, demo.teacher.parent, loss="soft-contrastive", **sizes)
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])

@@ -28,6 +28,8 @@ ONE_MODALITY = ("autoencoder", "variational-autoencoder")
 LOSSES: dict[str, str] = {
     "trunk": "info-nce-poly",
     "two-branch": "info-nce",
+    "linear": "pairwise-bce",
+    "posthoc": "info-nce",
     "tanh-projectors": "acmr",
     "cross-attention": "hnac",
     "autoencoder": "siamese",

@@ -25,7 +25,10 @@ from cimtool.verification.sensitivity import Part, Sensitivity, advice
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
 LAYER = re.compile(r"video\.\w+")
-SIZES = ("--set", "model.hidden=16", "--set", "model.width=8", "--batch", 16, "--epochs", 1)
+SIZES = (
+    *(f"--set=model.{one}" for one in ("hidden=16", "width=8", "linear=false")),
+    *("--batch", 16, "--epochs", 1),
+)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.commands.train import GROUPS, command
 
 Printed = pytest.CaptureFixture[str]
-SIZES = ["--set", "model.hidden=16", "--set", "model.width=8"]
+SIZES = [f"--set=model.{one}" for one in ("hidden=16", "width=8", "linear=false")]
 SMALL = {"--batch": "16", "--epochs": "2"}
 
 

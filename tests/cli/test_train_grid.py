@@ -15,7 +15,7 @@ from cimtool.experiments.engine import PointFolder
 from cimtool.training.trainer import Trainer
 
 Printed = pytest.CaptureFixture[str]
-SIZES = ["--set", "model.hidden=16"]
+SIZES = ["--set", "model.hidden=16", "--set", "model.linear=false"]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,13 @@ def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
         {"loss": "pairwise-bce", "loss.b": 1},
         {"loss": "pairwise-bce", "loss.b": 2},
     ]
-    assert kept["common"] == {"batch": 16, "epochs": 1, "model.hidden": "16", "test": 0.3} | {
-        name: kept["common"][name] for name in kept["common"] if name in ("seed", "device")
-    }
+    assert kept["common"] == {
+        "batch": 16,
+        "epochs": 1,
+        "model.hidden": "16",
+        "model.linear": "false",
+        "test": 0.3,
+    } | {name: kept["common"][name] for name in kept["common"] if name in ("seed", "device")}
     limits = [point["question"]["limit"] for point in kept["points"]]
     assert limits[0] is not None
     assert limits[1:] == [None, None]

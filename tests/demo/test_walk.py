@@ -41,7 +41,7 @@ TINY = DemoSettings(
     sampled_pairs=300,
     degrees=(1, 2),
     samples=(2, 3),
-    options={"model.hidden": 16, "model.width": 8},
+    options={"model.hidden": 16, "model.width": 8, "model.linear": False},
 )
 JUDGED = replace(
     TINY,
