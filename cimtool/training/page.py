@@ -36,9 +36,9 @@ def retrieval_headline(
     """The best epoch and its recalls, and those of the raw rows, or that they have none."""
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
-    said = f"Best of {history[-1].number} epochs is {which}: {shares_text(best.recalls)}"
-    if len(history) == 1:
-        said = f"Solved without epochs: {shares_text(best.recalls)}"
+    epochs = history[-1].number
+    what = f"Best of {epochs} epochs is" if epochs else "The model is"
+    said = f"{what} {which}: {shares_text(best.recalls)}"
     return f"{said}, means of both ways. {raw_sentence(raw, called)}"
 
 

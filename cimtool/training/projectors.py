@@ -289,10 +289,16 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         return {name: value for name, value in found.items() if np.isfinite(value)}
 
     def deployed(self, epoch: RetrievalEpoch) -> dict[str, Any]:
-        """Plain values beside weights and polynomial; linear maps as they are know a and b."""
+        """Plain values beside weights and polynomial.
+
+        Linear maps as they are know a and b, which a loss that trains on from them may say itself.
+        """
         job = self.job
+        solved = {} if epoch.number else self.solved
         scale = job.model.deployed_scale(self.towers, job.pairs)
-        return {**job.deployed, **({} if epoch.number else self.solved), **scale}
+        if job.model.closed_form:
+            return {**job.deployed, **solved, **scale}
+        return {**solved, **job.deployed}
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""

@@ -240,7 +240,8 @@ def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
         sigmoid, origin = sigmoid_of(NAME, None, None, known)
         model, trunk = random_trunk(embeddings_in(data), logvar, options.seed)
         items = encoded_items(model, data, None, say)
-        said_of = ", ".join(f"model.{name}={value:g}" for name, value in trunk.items())
+        sizes = [f"model.{name}={value:g}" for name, value in trunk.items()]
+        said_of = ", ".join([*sizes, "model.linear=false"])
         start = f"Pairs of random weights ({said_of}); train with seed {options.seed} starts there"
     else:
         items = gaussian_items(gaussians or {})
