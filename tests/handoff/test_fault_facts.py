@@ -88,7 +88,7 @@ def netlist(sv: Path, folder: Path, right: str, wrong: str) -> str:
 def test_slices_that_are_not_multiplied_are_the_same_circuit(
     reference: Path, tmp_path: Path
 ) -> None:
-    """Where no slice has a factor, the fault is in a branch that is not built."""
+    """The fault is in a branch that is not built if no slice has a factor."""
     by_fact = {one.shows: one for one in FAULTS if one.file == MACRO}
     unmultiplied, apart = by_fact["MULTIPLIES"], by_fact["APART"]
     sv = reference / "sv"
