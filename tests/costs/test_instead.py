@@ -44,7 +44,7 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
 def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
     (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), "7,000 items")
     assert said.text.startswith("Cheapest among 7,000 items: the raw rows at 10 pJ, R@1 25.0% ")
-    assert "; the digital takes 3 times (3 to 3) as much, 30 pJ, " in said.text
+    assert "; the digital takes exactly 3 times as much, 30 pJ, " in said.text
     assert said.text.endswith(". Compute-in-memory does not pay here.")
     assert said.tone == "bad"
 
