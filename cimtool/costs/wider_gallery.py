@@ -91,7 +91,7 @@ class GalleryPair:
 
     def product(self, place: Placement, found: WiderGallery) -> Cost:
         """The cost of one product of a layer."""
-        key = place.layer, found.floorplan.passes(place)
+        key = place, found.floorplan.passes(place)
         if place.layer in self.held:
             return layer_cost(place, found.rates, found.settings, found.floorplan)
         if key not in self._kept:
@@ -105,9 +105,13 @@ class GalleryPair:
         What is scheduled of it is kept, too.
         """
         plan, graph = found.floorplan, found.program.text
-        passes = tuple(plan.passes(one) for one in found.placements if one.graph == graph.name)
-        key = passes, plan.chips, plan.kept, plan.streaming, found.area.leaking
-        if plan.resident and self.two.floorplan.resident:
+        own, two = (
+            tuple(one for one in placed.placements if one.graph == graph.name)
+            for placed in (found, self.two)
+        )
+        held = plan.chips, plan.kept, plan.streaming, found.area.leaking
+        key = own, tuple(map(plan.passes, own)), held
+        if own == two and plan.resident and self.two.floorplan.resident:
             self.two.work(graph)
             found.reuse(self.two, self.graph)
         elif key in self._texts:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.intervals import Change
+from cimtool.costs.silicon import setup_width
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind, cheapest, one_of_each, times
 
@@ -25,7 +26,9 @@ def way(
 def test_ways_of_one_place_are_compared_at_the_same_ends_of_prices() -> None:
     ratio = times(way("digital", 30, 10, 90), way("raw rows", 10, 5, 30))
     assert ratio is not None
-    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((3, 2, 3))
+    # 10 over 5, and 90 over 30, but for the 20 of 30 that are beyond the 10 below.
+    high = 3 * (1 + (setup_width().high - 1) * 20 / 30)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((3, 2, high))
 
 
 def test_errors_of_ways_of_two_places_add_up_in_squares() -> None:

@@ -116,6 +116,17 @@ def test_a_gallery_in_the_arrays_has_bits_of_its_own(small_trunk: DemoFiles) -> 
     assert after["query_energy"] < before["query_energy"]
 
 
+def test_bits_of_a_text_count_in_a_query_by_shortlist(small_trunk: DemoFiles) -> None:
+    costs = costs_of(small_trunk, score_mapping="hybrid", shortlist=2500)
+    few = {**costs.bits, Width("text.fc1", "activation_bits"): 2}
+    before, after = costs.cost(costs.bits), costs.cost(few)
+    own, placed = costs.estimated(costs.configured(few)), costs._estimate(few)
+    assert after["query_energy"] < before["query_energy"]
+    assert after["latency"] < before["latency"]
+    assert placed.text.energy_pj.value == pytest.approx(own.text.energy_pj.value, rel=5e-3)
+    assert placed.text.latency_ns.value == pytest.approx(own.text.latency_ns.value, rel=2e-2)
+
+
 def test_counts_are_compared_without_a_schedule(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
