@@ -15,6 +15,7 @@ import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from harness import print_table, use_threads
@@ -29,7 +30,7 @@ from cimtool.reference.truth import truth_of
 PENALTY = 1.0
 
 TARGET = "isaac-rram-128"
-BITS = {"weight_bits": 8, "input_bits": 8, "activation_bits": 8, "feature_bits": 8}
+BITS: dict[str, Any] = {"weight_bits": 8, "input_bits": 8, "activation_bits": 8, "feature_bits": 8}
 
 A, B = 0.1, 0.0
 """Of `csd` for a model that says none; they change no rank."""
@@ -62,7 +63,7 @@ def figures(train: Rows, test: Rows, folder: Path) -> Figures:
     }
     for name, run in runs.items():
         solved = not run.best.number
-        own = {} if solved else {"a": A, "b": B}
+        own: dict[str, Any] = {} if solved else {"a": A, "b": B}
         bundle = cimtool.compile(
             run.model, calibration=train, target=TARGET, output=folder / f"{len(found)}",
             head="csd", **own, **BITS,
