@@ -104,7 +104,7 @@ def test_rows_of_two_widths_are_refused(tmp_path: Path) -> None:
     expected = r'rows.npz: the two sides have rows of 24 and 23 numbers; model "posthoc" expects'
     with pytest.raises(CimError, match=expected):
         cimtool.train(tmp_path / "rows.npz", tmp_path / "run", model="posthoc")
-    items = {"rows": np.eye(40, 6, dtype=np.float32), "labels": np.arange(40) % 4}
+    items = {"rows": near(40)["text"], "labels": np.arange(40) % 4}
     with pytest.raises(CimError, match='holds items of one modality, and model "posthoc" compares'):
         cimtool.train(items, tmp_path / "run", model="posthoc")
     assert not (tmp_path / "run").exists()
