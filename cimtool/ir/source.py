@@ -367,20 +367,21 @@ class CosineScore(Op, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT))
 
 @dataclass(frozen=True, eq=False)
 class Inclusion(Unbounded, name="inclusion", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`log J(v, t) - log J(t, v)` [n, m], J(p, q) the integral of p^2 q: above 0 if v is inside t.
+    """ProLIP's test of v against t less that of t against v [n, m]: above 0 if v is inside t.
 
-    Of ProLIP (arXiv 2410.18857). Inputs are mu_t, l_t [n, d], mu_v, l_v [m, d]; l are
-    log-variances. Each dimension gives `prior(l_t, l_v) - (mu_t - mu_v)^2 weight(l_t, l_v)`.
+    It is `inclusion_test` of its public code, see head `inclusion`. Inputs are mu_t, l_t [n, d],
+    mu_v, l_v [m, d]; l are log-variances. Each dimension gives
+    `prior(l_t, l_v) - (mu_t - mu_v)^2 weight(l_t, l_v)`.
     """
 
     holds_dimensions = True
 
     @staticmethod
     def prior(l_t: Array, l_v: Array) -> Array:
-        """The part without means: `log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (l_v - l_t) / 2`."""
+        """The part without means: `log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (l_v - l_t)`."""
         u = l_v - l_t
-        ends: Array = np.logaddexp(u, -LN2) - np.logaddexp(u - LN2, 0.0) - u
-        return ends / 2
+        ends: Array = np.logaddexp(u, -LN2) - np.logaddexp(u - LN2, 0.0)
+        return ends / 2 - u
 
     @staticmethod
     def weight(l_t: Array, l_v: Array) -> Array:
@@ -397,7 +398,7 @@ class Inclusion(Unbounded, name="inclusion", levels=Level.TRAINED.to(Level.FLOAT
 
     def run(self, *inputs: Array) -> Array:
         mu_t, l_t, mu_v, l_v = inputs
-        total: Array = (l_t.sum(axis=1)[:, None] - l_v.sum(axis=1)) / 2
+        total: Array = l_t.sum(axis=1)[:, None] - l_v.sum(axis=1)
         # One dimension of all pairs at a time: all of them would take d times the memory.
         for mu, s, nu, t in zip(mu_t.T, np.exp(l_t).T, mu_v.T, np.exp(l_v).T, strict=True):
             s = s[:, None]

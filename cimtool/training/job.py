@@ -256,7 +256,8 @@ def make_job(
         with naming(rows.file):
             check_batches(parts.pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(kind, start, parts.pairs, options["model"])
-    scale = model.score_scale(parts.pairs)
+    with naming(rows.file):
+        scale = model.score_scale(parts.pairs)
     free = type(loss).model_fields.keys() - options["loss"].keys()
     loss = loss.model_copy(update={name: scale[name] for name in sorted(scale.keys() & free)})
     polynomial = _polynomial(poly, loss, start)

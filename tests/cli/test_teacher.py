@@ -106,7 +106,7 @@ def test_random_weights_are_named_by_the_options_of_train(
         r"Pairs of random weights \((.+)\); train with seed 3 starts there\n", ran.out
     )
     options: list[object] = [word for value in said.split(", ") for word in ("--set", value)]
-    assert options[-2:] == ["model.logvar_start=-5", "model.linear=false"]
+    assert options[-3::2] == ["model.logvar_start=-5", "model.linear=false"]
     poly = tmp_path / "poly_coeffs.pt"
     assert cimtool("fit", tmp_path / "t.npz", "--degree", 2, "-o", poly).status == 0
     options += ["--seed", 3, "--epochs", 1, "--batch", 8, "-o", tmp_path / "run"]

@@ -1,11 +1,16 @@
 """Head `inclusion`: is the video's Gaussian inside the text's (ProLIP, arXiv 2410.18857)?
 
-score = log J(v, t) - log J(t, v), with J(p, q) the integral of p^2 q over all z
+score = test(v, t) - test(t, v), with `inclusion_test` of its public code,
+https://github.com/naver-ai/prolip, commit 59f6324, `loss.py`. Without its constants this is
 
-It is above 0 if the video is the narrower of the two and near the text. p^2 is a Gaussian of half
-the variance, up to a factor, so in each dimension, with delta = mu_t - mu_v:
+    test(p, q) = log of the integral of p^2 q, less (2 l_p + l_q) / 2
 
-    log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (log s_v - log s_t) / 2
+as the code takes the log-variances l whole, where the integral has half of them. So the ratio of
+integrals is the score plus (l_v - l_t) / 2 in each dimension; the sign at equal means is the same.
+The score is above 0 if the video is the narrower of the two and near the text. p^2 is a Gaussian
+of half the variance, up to a factor, so in each dimension, with delta = mu_t - mu_v:
+
+    log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (log s_v - log s_t)
         - delta^2 (s_v - s_t) / ((s_v + 2 s_t) (2 s_v + s_t))
 
 Neither function of the two variances is a product, but each is nearly a short sum of products. An
@@ -29,7 +34,7 @@ from cimtool.ir.types import Type
 
 @dataclass(frozen=True)
 class InclusionHead(Head, name="inclusion"):
-    """The log ratio of two products of Gaussians; above 0 if the video is inside the text."""
+    """ProLIP's test of one Gaussian in another; above 0 if the video is inside the text."""
 
     surrogate = "inclusion"
     needs_variance = MODALITIES

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.training.model import ProjectorModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.sigmoid import right_pairs, sigmoid_of
@@ -66,7 +67,16 @@ class PosthocModel(ProjectorModel, name="posthoc"):
                 projector.logvar.bias.fill_(math.log(distance / (2 * width)))
 
     def score_scale(self, pairs: Pairs) -> Mapping[str, float]:
-        """The a and b of sigmoid(b - a ed) for the variance that training starts from."""
+        """The a and b of sigmoid(b - a ed) for the variance that training starts from.
+
+        Raises CimError if the rows differ in width, or are of one modality.
+        """
+        if pairs.alone:
+            raise CimError(
+                'holds items of one modality, and model "posthoc" compares right pairs of two; '
+                "expected rows of two"
+            )
+        self.require_one_width(pairs.text.shape[1], pairs.video.shape[1])
         some = _ranked(pairs)
         sides = some.text.double(), some.video.double()
         nothing = [torch.zeros_like(one) for one in sides]

@@ -1,4 +1,4 @@
-"""Head `inclusion`: the log ratio of two integrals, against numerical integration."""
+"""Head `inclusion`: ProLIP's test, against its published formula and numerical integration."""
 
 from __future__ import annotations
 
@@ -37,11 +37,28 @@ def inclusion(mu_t: float, l_t: float, mu_v: float, l_v: float) -> float:
 
 
 @pytest.mark.parametrize("case", range(8))
-def test_the_closed_form_is_the_ratio_of_both_integrals(case: int) -> None:
+def test_it_is_the_ratio_of_both_integrals_but_for_half_the_log_variances(case: int) -> None:
     mu_t, l_t, mu_v, l_v = np.random.default_rng(case).uniform(-2, 2, 4).tolist()
     s_t, s_v = np.exp(l_t), np.exp(l_v)
     wanted = log_integral(mu_v, s_v, mu_t, s_t) - log_integral(mu_t, s_t, mu_v, s_v)
-    assert inclusion(mu_t, l_t, mu_v, l_v) == pytest.approx(wanted, abs=1e-9)
+    assert inclusion(mu_t, l_t, mu_v, l_v) == pytest.approx(wanted - (l_v - l_t) / 2, abs=1e-9)
+
+
+def published(mu1: float, l1: float, mu2: float, l2: float) -> float:
+    """`inclusion_test` of ProLIP's public code with eps = 0, as a sum of its five terms."""
+    precision1, precision2 = np.exp(-l1), np.exp(-l2)
+    a = precision1 + precision2 / 2
+    b = 2 * mu1 * precision1 + mu2 * precision2
+    c = mu1**2 * precision1 + mu2**2 * precision2 / 2
+    return float(-2 * l1 - l2 - np.log(a) / 2 + b**2 / (4 * a) - c)
+
+
+@given(finite, finite, finite, finite)
+def test_it_is_the_difference_of_both_published_tests(
+    mu_t: float, l_t: float, mu_v: float, l_v: float
+) -> None:
+    wanted = published(mu_v, l_v, mu_t, l_t) - published(mu_t, l_t, mu_v, l_v)
+    assert inclusion(mu_t, l_t, mu_v, l_v) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 @given(finite, finite, finite)
@@ -68,7 +85,7 @@ def test_at_equal_means_the_narrower_one_is_inside(mu: float, l_t: float, less: 
 def test_the_score_adds_the_dimensions(made: Callable[..., Any], towers: SimpleNamespace) -> None:
     found = made(InclusionHead(), towers.gaussians)
     (mu_t, mu_v), (s_t, s_v) = found.mu, found.s
-    wanted = np.log((2 * s_v + s_t) / (s_v + 2 * s_t)) / 2 - np.log(s_v / s_t) / 2
+    wanted = np.log((2 * s_v + s_t) / (s_v + 2 * s_t)) / 2 - np.log(s_v / s_t)
     wanted = wanted - np.square(mu_t - mu_v) * (s_v - s_t) / ((s_v + 2 * s_t) * (2 * s_v + s_t))
     np.testing.assert_allclose(found.scores, wanted.sum(axis=-1), rtol=1e-10, atol=1e-12)
     assert "s" not in found.program.text.by_name

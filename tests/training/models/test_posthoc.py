@@ -98,6 +98,18 @@ def test_towers_give_the_rows_and_one_variance_for_all_dimensions() -> None:
         PosthocModel().build(6, 5)
 
 
+def test_rows_of_two_widths_are_refused(tmp_path: Path) -> None:
+    rows = near(60)
+    np.savez(tmp_path / "rows.npz", text=rows["text"], video=rows["video"][:, :-1])
+    expected = r'rows.npz: the two sides have rows of 24 and 23 numbers; model "posthoc" expects'
+    with pytest.raises(CimError, match=expected):
+        cimtool.train(tmp_path / "rows.npz", tmp_path / "run", model="posthoc")
+    items = {"rows": near(40)["text"], "labels": np.arange(40) % 4}
+    with pytest.raises(CimError, match='holds items of one modality, and model "posthoc" compares'):
+        cimtool.train(items, tmp_path / "run", model="posthoc")
+    assert not (tmp_path / "run").exists()
+
+
 def scores_of(rows: dict[str, np.ndarray], run: Any, bundle: Any) -> Any:
     return cimtool.evaluate(rows, run.model, bundle.folder, resamples=2).scores[:2]
 
