@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
 from cimtool.base.modality_names import Modalities, item_names
@@ -346,16 +346,17 @@ def nearest_items(ed: Array, shortlist: int) -> Array:
     return np.stack([best_places(-row, shortlist) for row in ed])
 
 
-def left_by_shortlist(
-    simulator: Simulator, text: Features, scores: Array, shortlist: int
-) -> FloatArray:
-    """Scores [n, M] of all pairs, of which items that are not on a text's shortlist come last."""
-    left = np.full(scores.shape, scores.min() - 1)
+def listed_items(simulator: Simulator, text: Features, items: int, length: int) -> BoolArray:
+    """The `length` items of the `items` [n, m] nearest to each text, by distances in the arrays."""
+    listed = np.zeros((len(text["mu"]), items), bool)
     for block, ed in simulator.iter_distances(text):
-        near = nearest_items(ed, shortlist)
-        listed = np.take_along_axis(scores[block], near, axis=1)
-        np.put_along_axis(left[block], near, listed, axis=1)
-    return left
+        np.put_along_axis(listed[block], nearest_items(ed, length), True, axis=1)
+    return listed
+
+
+def left_by(listed: BoolArray, scores: Array) -> Array:
+    """Scores [n, m] of which items that are not `listed` come last."""
+    return np.where(listed, scores, scores.min() - 1)
 
 
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:

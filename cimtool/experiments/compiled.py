@@ -20,6 +20,7 @@ from cimtool.base.plugins import as_plugin_fault
 from cimtool.base.progress import Say, silent
 from cimtool.base.typed_fields import made_of
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.bundle.simulate import left_by
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.raw_rows import TimesRaw
 from cimtool.costs.wider_gallery import GalleryPair
@@ -27,7 +28,7 @@ from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.point_cost import PointCost, cost_of
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SweepReferences, trained_gaussians
-from cimtool.experiments.shortlists import Shortlist, left_by
+from cimtool.experiments.shortlists import Shortlist
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.model import time_text
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns

@@ -13,7 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.base.modality_names import Modalities, item_names
-from cimtool.bundle.simulate import nearest_items
+from cimtool.bundle.simulate import listed_items
 from cimtool.hardware.settings import Settings
 from cimtool.passes.gallery import DEFAULT_SHORTLIST
 from cimtool.reference.bootstrap import counted_share
@@ -51,10 +51,7 @@ class Shortlist(ListShare):
 
     def listed(self, simulator: Simulator, text: Features) -> BoolArray:
         """The items [n, m] on the list of each text, by their distances in the arrays."""
-        found = np.zeros((len(text["mu"]), self.items), bool)
-        for rows, distances in simulator.iter_distances(text):
-            np.put_along_axis(found[rows], nearest_items(distances, self.measured), True, axis=1)
-        return found
+        return listed_items(simulator, text, self.items, self.measured)
 
     def note(self, listed: BoolArray, scores: Array, called: Modalities) -> str:
         """A sentence on the size of the list that was measured, and on what it holds."""
@@ -73,8 +70,3 @@ class Shortlist(ListShare):
 
 SHORTLISTED = "hybrid score: R@1, mAP and top-1 agreement are after a shortlist of"
 """The beginning of the note on a shortlist."""
-
-
-def left_by(listed: BoolArray, scores: Array) -> Array:
-    """Scores [n, m] of which items that are not `listed` come last."""
-    return np.where(listed, scores, scores.min() - 1)

@@ -18,7 +18,8 @@ from cimtool.bundle.simulate import (
     Percentiles,
     ShortlistOn,
     best_scores,
-    left_by_shortlist,
+    left_by,
+    listed_items,
     shortlist_on,
 )
 from cimtool.hardware.noise.model import read_after, time_text
@@ -239,5 +240,5 @@ def _measured(bundle: Bundle, die: DieProgram, data: Embeddings, table: DriftTab
     queries = table.measured(scores, *real_means(die.program, features))
     if shortlist is None:
         return queries
-    left = left_by_shortlist(simulator, features["text"], scores, shortlist)
-    return table.after_shortlist(queries, left)
+    listed = listed_items(simulator, features["text"], scores.shape[1], shortlist)
+    return table.after_shortlist(queries, left_by(listed, scores))

@@ -15,7 +15,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.base.threads import ahead
-from cimtool.bundle.simulate import left_by_shortlist
+from cimtool.bundle.simulate import left_by, listed_items
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
@@ -208,7 +208,8 @@ def run_stages(
     answers = last.scores
     if shortlist is not None:
         scores = on_grid(last.scores)
-        answers = left_by_shortlist(last.simulator, last.features["text"], scores, shortlist)
+        listed = listed_items(last.simulator, last.features["text"], scores.shape[1], shortlist)
+        answers = left_by(listed, scores)
         table.answer_by(answers)
     return StageRuns(
         reference=name,

@@ -10,9 +10,10 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.simulate import left_by
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
-from cimtool.experiments.shortlists import SHORTLISTED, Shortlist, left_by
+from cimtool.experiments.shortlists import SHORTLISTED, Shortlist
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
