@@ -14,6 +14,7 @@ from typing import Any
 from cimtool.base.errors import ArgumentError
 from cimtool.loading.layout import Layout
 from cimtool.loading.logit_scale import LOGIT_BIAS, LOGIT_SCALE
+from cimtool.loading.provenance import KEY
 from cimtool.loading.weights import Weights, flat, unwrapped
 
 VARIANCE = re.compile(
@@ -21,8 +22,8 @@ VARIANCE = re.compile(
 )
 """Words in the keys of variances; BatchNorm's `running_var` is none."""
 
-OWN = re.compile(r"(poly\..*|a|b)")
-"""Keys that a score reads by itself."""
+OWN = re.compile(rf"({KEY}\..*|poly\..*|a|b)")
+"""Keys of the record of the training rows, and those that a score reads by itself."""
 
 TRAINING = re.compile(r"(.*_)?(optimi[sz]er|scheduler|scaler)s?(_states?)?(\..*)?")
 """Keys of the state of a training run."""

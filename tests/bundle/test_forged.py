@@ -363,7 +363,7 @@ FORGED: dict[str, tuple[Change, str]] = {
         "head is euclidean, .* expected the head of its score",
     ),
     "a head of points": (
-        said("model", "head", value={"name": "cosine"}),
+        lambda m: m["model"].update(head={"name": "cosine"}, a=None, b=None),
         "head is cosine, .* expected the head of its score",
     ),
     "the teacher's a": (said("model", "a", value=2.5), "model.a is 2.5; expected"),

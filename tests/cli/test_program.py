@@ -237,7 +237,7 @@ def test_a_gallery_goes_into_a_cam(
     assert done.status == 0
     assert "40 items in fefet2-tcam-45nm beside hermes-pcm-14nm (hybrid, shortlist 4" in done.out
     assert "(the energy of converters of words: not given)" in done.out
-    assert ", time: 0.35 ns)" in done.out
+    assert ", time 0.35 ns (0.175 ns to 0.7 ns); " in done.out
     assert cimtool(*words, "--json").json["memory"]["words"] >= 40
     made = folder.with_name(f"{folder.name}+{small_trunk.eval.stem}")
     assert cimtool("verify", made, "--data", small_trunk.eval).status == 0

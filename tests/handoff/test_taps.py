@@ -248,7 +248,8 @@ def test_steps_are_words_and_numbers_that_are_explained(whole: Path) -> None:
     assert set(STEPS) - words == {"search", "store", "match", "rank", "write_verify"}
     counts = {word: {len(line) for line in lines if line[0] == word} for word in words}
     assert {len(one) for one in counts.values()} == {1}
-    names = {"layer", "cells", "inputs", "converter", "slice", "cycle", "program", "sum"}
+    names = {"layer", "cells", "inputs", "converter", "slice", "cycle", "program"}
+    names |= {"sum", "direct"}
     for word, *rest in lines:
         texts = {"read": 3, "requantise": 2}.get(word, int(word in names))
         assert all(one.lstrip("-").isdigit() for one in rest[texts:])

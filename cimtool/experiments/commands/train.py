@@ -46,7 +46,7 @@ GROUPS = {
     "The run": ("output", "resume", "grid"),
     "Fine-tuning for a target (with --hardware)": (
         *("hardware", "calibration", "head", "layer_map", "a", "b", "settings"),
-        *("noise", "noise_model", "time"),
+        *("ignore_uncertainty", "noise", "noise_model", "time"),
     ),
     "Settings of that build (with --hardware)": tuple(setting_keys()),
 }
