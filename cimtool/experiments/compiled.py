@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
 from cimtool.base.plugins import as_plugin_fault
@@ -131,13 +131,14 @@ class Outcome:
 
 
 class MeasuredPairs(NamedTuple):
-    """Scores [n, m] by which texts are answered, and what was measured of them query by query.
+    """Scores [n, m] of all pairs, and what was measured of the answers query by query.
 
-    `notes` are on the shortlist that left these scores.
+    With a shortlist texts are answered by the items `listed` [n, m]; `notes` are on it.
     """
 
     scores: Array
     queries: Queries
+    listed: BoolArray | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -233,8 +234,9 @@ class PointEvaluator:
         larger = None
         if self.gallery is not None and self.data.truth.ranks:
             larger = in_larger_gallery(
-                measured.scores, raw_products(self.data), self.data.truth, self.gallery, seed=0
-            )
+                measured.scores, raw_products(self.data), self.data.truth, self.gallery, seed=0,
+                listed=measured.listed,
+            )  # fmt: skip
         queries, head = measured.queries, self.models[score].head
         return queries, replace(found, worth=self.references.worth(queries, head, larger))
 
@@ -380,9 +382,9 @@ class PointEvaluator:
             return MeasuredPairs(scores, queries)
         scores = on_grid(scores)
         listed = shortlist.listed(simulator, features["text"])
-        left = left_by(listed, scores)
+        answered = self.references.after_shortlist(queries, left_by(listed, scores))
         said = shortlist.note(listed, scores, self.data.called)
-        return MeasuredPairs(left, self.references.after_shortlist(queries, left), (said,))
+        return MeasuredPairs(scores, answered, listed, (said,))
 
     def _on_dies(
         self,

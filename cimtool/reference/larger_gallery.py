@@ -65,6 +65,16 @@ def chance_of_a_rival(scores: Array, truth: Truth, every: int = 1) -> FloatArray
     return found
 
 
+def best_listed(scores: Array, listed: BoolArray, truth: Truth) -> BoolArray:
+    """True for each text [n] whose best right item, by `scores` [n, m], is `listed` [n, m]."""
+    n, m = scores.shape
+    found = np.zeros(n, bool)
+    for rows in blocks(n, max(1, PAIRS // m)):
+        best = np.where(truth.right_pairs(rows), scores[rows], -np.inf).argmax(axis=1)
+        found[rows] = np.take_along_axis(listed[rows], best[:, None], axis=1)[:, 0]
+    return found
+
+
 def _deviation(scores: Array, wrong: BoolArray) -> FloatArray:
     """The standard deviation [n] of the `wrong` scores of each row, 0 without any."""
     count = np.maximum(np.count_nonzero(wrong, axis=1), 1)

@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import BoolArray, FloatArray
 from cimtool.base.intervals import Change, Interval
 from cimtool.base.typed_fields import made_of
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.larger_gallery import chance_of_a_rival, first_of
+from cimtool.reference.larger_gallery import best_listed, chance_of_a_rival, first_of
 from cimtool.reference.measures import SURENESS
 from cimtool.reference.metrics import RAW_INT8
 from cimtool.reference.pairs import sureness
@@ -411,9 +411,19 @@ def sampled_alike(
 
 
 def in_larger_gallery(
-    scores: FloatArray, raw: FloatArray | None, truth: Truth, items: int, seed: int
+    scores: FloatArray,
+    raw: FloatArray | None,
+    truth: Truth,
+    items: int,
+    seed: int,
+    listed: BoolArray | None = None,
 ) -> LargerGallery:
-    """Extrapolate R@1 by compiled `scores` and `raw` ones [n, m] to a gallery of `items`."""
+    """Extrapolate R@1 by compiled `scores` and `raw` ones [n, m] to a gallery of `items`.
+
+    With a shortlist a text is answered rightly if its best right item is `listed` [n, m] too: the
+    list is the same share of both galleries, and the wrong items that it leaves out are none of
+    the nearest.
+    """
     videos = truth.videos
     known = {"compiled": scores} | ({} if raw is None else {"raw": raw})
     firsts: dict[str, FloatArray] = {}
@@ -428,6 +438,8 @@ def in_larger_gallery(
         off = abs(float((half - first)[checked].mean())) if checked.any() else 1.0
         missed = max(missed, off)
     missed *= doublings
+    if listed is not None:
+        firsts["compiled"] = firsts["compiled"] * best_listed(scores, listed, truth)
     if "raw" in firsts:
         firsts["gain"] = firsts["compiled"] - firsts["raw"]
 

@@ -9,6 +9,7 @@ from cimtool.reference import larger_gallery
 from cimtool.reference.larger_gallery import (
     LEAST,
     TAIL,
+    best_listed,
     chance_of_a_rival,
     exceedance,
     first_of,
@@ -71,3 +72,14 @@ def test_texts_without_right_or_wrong_items_have_no_chance() -> None:
     truth = truth_among_others(4, np.array([0, 0, 0, 1]))
     found = chance_of_a_rival(np.arange(16.0).reshape(4, 4), truth)
     assert np.isnan(found).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+def test_the_best_right_item_is_looked_up_on_the_list(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(larger_gallery, "PAIRS", most)
+    scores = np.array([[3.0, 9.0, 1.0], [3.0, 9.0, 1.0], [3.0, 9.0, 1.0]])
+    listed = np.array([[True, False, False], [True, False, False], [False, True, True]])
+    truth = Truth(np.array([0, 1, 2]), 3)
+    assert best_listed(scores, listed, truth).tolist() == [True, False, True]

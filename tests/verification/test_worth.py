@@ -35,6 +35,7 @@ from cimtool.verification.worth import (
     LargerGallery,
     SampledAlike,
     Worth,
+    in_larger_gallery,
     mean_variance,
     standing_of,
     worst_share,
@@ -364,6 +365,17 @@ def test_a_k_below_one_is_less_than_one_sample() -> None:
         "Monte Carlo errs as much at less than one sample a side where ranks are concerned, at K=1 "
         "[1, 2] in the whole score, if its mean square error falls as 1/K."
     )
+
+
+def test_a_shortlist_finds_no_more_in_a_larger_gallery_than_all_scores() -> None:
+    scores, truth = noise(0), Truth(np.arange(N), N)
+    scores[np.arange(N), np.arange(N)] += EASY / 4
+    all_pairs, all_listed, half_listed = (
+        in_larger_gallery(scores, None, truth, 100 * N, 0, listed).compiled.value
+        for listed in (None, np.ones((N, N), bool), np.tile(np.arange(N) % 2 == 0, (N, 1)))
+    )
+    assert all_pairs == all_listed > 0.3
+    assert half_listed == pytest.approx(all_pairs / 2, abs=0.05)
 
 
 def test_few_queries_are_too_few_in_a_larger_gallery_too() -> None:
