@@ -94,7 +94,7 @@ class Output:
             return found
         titles = [one.title for one in hidden if isinstance(one, Section | Table) and one.title]
         others = len(hidden) - len(titles)
-        titles += [f"{others} more notes"] * (others > 0)
+        titles += [f"{others} more note{'s' * (others > 1)}"] * (others > 0)
         tables = [one for one in walk(found.blocks) if isinstance(one, Table)]
         shown = [one for one in tables if one.level != "detail"]
         titles += ["all columns"] * any(is_narrowed(one, self.width) for one in shown)

@@ -55,8 +55,8 @@ def verdict(found: BundleCost) -> list[Sentence]:
     if found.gallery is None:
         return [
             Sentence(
-                "The number of items is not given, on which it depends whether the model pays "
-                "against raw rows in int8.",
+                "Whether the model pays against raw rows in int8 depends on the number of items: "
+                "--gallery gives it.",
                 "verdict",
             )
         ]
@@ -99,26 +99,39 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
     elif tone and rival is not None and _finds_less(first, rival):
         answer, tone = FINDS_LESS[tone], ""
     if rival is not None and rival not in least:
-        ratio = times(rival, first)
-        assert ratio is not None
-        text += f"; {rival.way} takes {times_text(ratio)} as much, {_figures(rival)}"
+        against, ratio = max(_multiples(rival, least), key=lambda one: one[1].low)
+        of = "" if len(least) == 1 else f" as {against.way}"
+        text += f"; {rival.way} takes {times_text(ratio)} as much{of}, {_figures(rival)}"
     return [Sentence(f"{text}. {answer}", "verdict", tone)]
+
+
+def _multiples(way: GalleryWay, least: Sequence[GalleryWay]) -> list[tuple[GalleryWay, Change]]:
+    """The energy of a way as a multiple of each of `least`, with that one."""
+    found = ((one, times(way, one)) for one in least)
+    return [(one, ratio) for one, ratio in found if ratio is not None]
 
 
 def unmeasured_text(found: BundleCost) -> str:
     """The ways of the first line whose R@1 is not known, and what measures it; empty if all are."""
     unknown = [one for one in _compared(found.ways) if one.r1 is None]
     said = [f"{_unmeasured(one)}." for one in unknown if one.unmeasured]
-    others = [one for one in unknown if not one.unmeasured]
+    others = [f'"{one.way}"' for one in unknown if not one.unmeasured]
     if others:
-        by = "`cimtool cost --data NPZ` measures it"
-        if found.bundle.gallery is not None:
-            by = "`cimtool verify` measures it"
-        elif QUERIES not in found.bundle.manifest["files"] and any(w.cells for w in others):
-            by += ", if `cimtool compile --score-mapping hybrid` made the bundle"
-        names = " and ".join(f'"{one.way}"' for one in others)
-        said.append(f"R@1 of {names} is not measured yet. {by}.")
+        *some, last = others
+        names = f"{', '.join(some)} and {last}" if some else last
+        said.append(f"R@1 of {names} is not measured{_measure(found, unknown)}.")
     return " ".join(said)
+
+
+def _measure(found: BundleCost, unknown: Sequence[GalleryWay]) -> str:
+    """The command that measures R@1 of such ways; empty if there is none but what was run."""
+    hybrid = QUERIES not in found.bundle.manifest["files"] and any(one.cells for one in unknown)
+    if found.bundle.gallery is not None:
+        return "; `cimtool verify` measures it"
+    if found.pairs is None:
+        more = " of a bundle by `cimtool compile --score-mapping hybrid`" if hybrid else ""
+        return f"; `cimtool cost --data NPZ`{more} measures it"
+    return "; in a bundle by `cimtool compile --score-mapping hybrid` it is" if hybrid else ""
 
 
 def _unmeasured(way: GalleryWay) -> str:
@@ -186,7 +199,14 @@ def by_size_text(found: BundleCost) -> str:
         f"Does compute-in-memory take less energy, from {sizes[0].items:,} to {MOST:,} "
         f"items{_at_once(found)}: {less}. "
         f"Cheapest at the middle of all prices: {least}."
+        f"{LISTS * any('shortlist' in one.ways for one in sizes)}"
     )
+
+
+LISTS = (
+    " The list is as long in every gallery, so it holds fewer of the best items of a larger one."
+)
+"""A sentence on the shortlist at other sizes than the one that R@1 is measured for."""
 
 
 ANSWERS = {True: "yes", False: "no", None: "open"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +41,16 @@ def _rate(value: float) -> str:
 
 def rate_range(found: BatchSchedule) -> str:
     """The ends of the items per second: `450,000 to 1,800,000`; empty if they are not known."""
-    ends = found.per_second.low, found.per_second.high
-    return " to ".join(_rate(float(f"{one:.2g}")) for one in ends if one is not None)
+    low, high = found.per_second.low, found.per_second.high
+    if low is None or high is None:
+        return ""
+    return f"{_rate(_outwards(low, math.floor))} to {_rate(_outwards(high, math.ceil))}"
+
+
+def _outwards(end: float, away: Callable[[float], int]) -> float:
+    """An end with two digits, rounded away from what lies between the ends."""
+    unit = 10.0 ** (math.floor(math.log10(end)) - 1)
+    return away(end / unit) * unit
 
 
 def batch_sentence(estimate: Estimate) -> str:
@@ -52,9 +61,8 @@ def batch_sentence(estimate: Estimate) -> str:
     one = kinds(estimate)[name]
     many = "queries" if name == "query" else f"{one}s"
     said = (
-        f"{rate_text(found)} {many} per second ({rate_range(found)}), bound by the "
-        f"{found.bottleneck}: "
-        f"{found.speedup:.3g} times as many as one after another"
+        f"{rate_text(found)} {many} per second ({rate_range(found)}), "
+        f"{found.speedup:.3g} times as many as one after another; the {found.bottleneck} limits it"
     )
     if estimate.batch == 1:
         return said

@@ -172,16 +172,22 @@ def _by_price(way: GalleryWay) -> EnergyByPrice:
 
 
 def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:
-    """The way of least energy, and then all that are not shown to take more; none if none is known.
+    """The way of least energy, then by energy all that are not shown to take more than some way.
 
-    A way whose energy is a lower bound is never the first, unless no other is known.
+    None if no energy is known. A way whose energy is a lower bound is never the first, unless no
+    other is known.
     """
-    known = [one for one in ways if one.known]
+    known = sorted((one for one in ways if one.known), key=_energy)
     if not known:
         return ()
-    first = min(known, key=lambda one: (one.energy_pj.lower_bound, one.energy_pj.value or 0.0))
-    rest = [one for one in known if one is not first and not _dearer(one, first)]
+    first, *others = known
+    rest = [one for one in others if not any(_dearer(one, other) for other in known)]
     return first, *rest
+
+
+def _energy(way: GalleryWay) -> tuple[bool, float]:
+    """The order of ways by energy, lower bounds last."""
+    return way.energy_pj.lower_bound, way.energy_pj.value or 0.0
 
 
 def _dearer(one: GalleryWay, other: GalleryWay) -> bool:

@@ -84,10 +84,12 @@ def summary(found: TargetComparison) -> Iterator[Sentence]:
     if other is not None:
         least = _amount(other, "energy")
         times = ratio({"of the other": _as_change(least)}, {"of the best": _as_change(energy)})
+        multiple = f", {times_text(times)} as much if no price is common to both"
+        # Ways on one target have their prices in common, which rows of targets do not tell apart.
         yield Sentence(
             f"With the gallery {WAYS.get(other.way, other.way)} the least is "
-            f"{least.full_text(ENERGIES)} on {other.target}, {times_text(times)} as much if no "
-            f"price is common to both, {_needs(other)}."
+            f"{least.full_text(ENERGIES)} on {other.target}"
+            f"{multiple * (other.target != best.target)}, {_needs(other)}."
         )
     if not best.surely:
         yield Sentence(

@@ -170,7 +170,9 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     _, cheapest, unmeasured, by_size, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith("Among 10,000,000 items no way is shown to be cheapest, at these ")
     assert cheapest.endswith("Whether compute-in-memory pays here is open.")
-    assert unmeasured.startswith('R@1 of "build, shortlist of 100" is not measured yet. ')
+    assert unmeasured.startswith(
+        'R@1 of "build, shortlist of 100" is not measured; in a bundle by '
+    )
     assert by_size.startswith(
         "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: "
     )

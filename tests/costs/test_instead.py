@@ -107,8 +107,8 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     unknown = replace(measured["shortlist"], r1=None)
     vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
     assert unmeasured_text(found) == (
-        'R@1 of "build, shortlist of 100" is not measured yet. `cimtool cost --data NPZ` measures '
-        "it, if `cimtool compile --score-mapping hybrid` made the bundle."
+        'R@1 of "build, shortlist of 100" is not measured; `cimtool cost --data NPZ` of a bundle '
+        "by `cimtool compile --score-mapping hybrid` measures it."
     )
     short = replace(unknown, unmeasured="of 9 items it is fewer than one of the 2")
     vars(found)["ways"] = tuple((measured | {"shortlist": short}).values())
@@ -125,7 +125,7 @@ def test_the_way_of_the_other_side_is_named_if_it_is_not_measured(small_bundle: 
     ways = (way("raw rows", 10), replace(way("digital", 1000), r1=None))
     vars(found)["ways"] = ways
     assert unmeasured_text(found) == (
-        'R@1 of "the digital" is not measured yet. `cimtool cost --data NPZ` measures it.'
+        'R@1 of "the digital" is not measured; `cimtool cost --data NPZ` measures it.'
     )
 
 
@@ -209,7 +209,7 @@ def test_r1_is_in_the_table_with_its_interval(small_bundle: Path) -> None:
 def test_without_a_gallery_it_is_asked_for(small_bundle: Path) -> None:
     found = api.cost(small_bundle)
     (asked,) = verdict(found)
-    assert asked.text.startswith("The number of items is not given")
+    assert asked.text.endswith("depends on the number of items: --gallery gives it.")
     assert instead_table(found) == []
     assert by_size_text(found) == ""
 
@@ -222,7 +222,8 @@ def test_sizes_are_told_from_where_the_answer_changes(small_bundle: Path) -> Non
     assert by_size_text(found) == (
         "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: no, from 2,300 "
         "on open, from 31,000 on yes. Cheapest at the middle of all prices: raw int8 rows, here, "
-        "from 31,000 on build, shortlist of 100."
+        "from 31,000 on build, shortlist of 100. The list is as long in every gallery, so it holds "
+        "fewer of the best items of a larger one."
     )
 
 

@@ -19,6 +19,7 @@ from cimtool.costs.schedule_render import (
     residents_sentence,
     schedule_table,
 )
+from cimtool.costs.totals import Quantity
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
@@ -44,8 +45,9 @@ def test_a_pipeline_in_a_sentence(full_size: FullSize) -> None:
     longest = max(one.item_ns for one in video.occupancy)
     assert video.per_second.value == pytest.approx(1e9 / longest)
     assert batch_sentence(found) == (
-        f"{1e9 / longest:,.0f} videos per second ({rate_range(video)}), bound by the digital unit: "
-        f"{known(found.video.latency_ns) / longest:.3g} times as many as one after another"
+        f"{1e9 / longest:,.0f} videos per second ({rate_range(video)}), "
+        f"{known(found.video.latency_ns) / longest:.3g} times as many as one after another; the "
+        "digital unit limits it"
     )
     many = estimated(full_size, "isaac-rram-128", 1000)
     assert batch_sentence(many).startswith("1,000 videos in 1.47")
@@ -122,3 +124,14 @@ def test_a_layer_names_its_chips(full_size: FullSize) -> None:
     assert chips["text.fc1"] == ", chip 1"
     assert chips["text.fc2"] == ", chips 1 to 2"
     assert chips_of(layers[:1], replace(found.floorplan, chips=1)) == {}
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [
+    (351_000.0, 514_662.0, "350,000 to 520,000"), (0.98, 1.04, "0.98 to 1.1"),
+])  # fmt: skip
+def test_the_ends_of_a_rate_are_rounded_outwards(
+    full_size: FullSize, low: float, high: float, said: str
+) -> None:
+    video = estimated(full_size, "isaac-rram-128").schedules["video"]
+    vars(video)["per_second"] = Quantity((low + high) / 2, (), low, high)
+    assert rate_range(video) == said

@@ -72,9 +72,17 @@ def test_all_that_are_left_out_take_more_at_every_end(figures: list[tuple[float,
     first, *others = cheapest(ways)
     assert first.energy_pj.value == min(one.energy_pj.value or 0 for one in ways)
     for one in ways:
-        ratio = times(one, first)
-        assert ratio is not None
-        assert (ratio.low > 1) == (one is not first and one not in others)
+        lows = [ratio.low for other in ways if (ratio := times(one, other)) is not None]
+        assert len(lows) == len(ways)
+        assert (max(lows) > 1) == (one is not first and one not in others)
+    assert others == sorted(others, key=lambda one: one.energy_pj.value or 0)
+
+
+def test_a_way_is_left_out_if_another_than_the_first_takes_less() -> None:
+    ways = [way("shortlist", 10, 1, 100), way("in the memory", 12, 11, 13), way("GPU", 20, 19, 21)]
+    assert [one.kind for one in cheapest(ways)] == ["shortlist", "in the memory"]
+    ways[2] = way("GPU", 20, 19, 21, "machine")
+    assert [one.kind for one in cheapest(ways)] == ["shortlist", "in the memory"]
 
 
 def test_one_of_each_kind_the_first_that_is_not_refused() -> None:
