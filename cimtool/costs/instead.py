@@ -55,8 +55,8 @@ def verdict(found: BundleCost) -> list[Sentence]:
     if found.gallery is None:
         return [
             Sentence(
-                "Whether the model pays against raw rows in int8 depends on the number of items: "
-                "--gallery gives it.",
+                "Whether the model pays against raw rows in int8 depends on the number of items, "
+                "which is not given.",
                 "verdict",
             )
         ]

@@ -209,7 +209,7 @@ def test_r1_is_in_the_table_with_its_interval(small_bundle: Path) -> None:
 def test_without_a_gallery_it_is_asked_for(small_bundle: Path) -> None:
     found = api.cost(small_bundle)
     (asked,) = verdict(found)
-    assert asked.text.endswith("depends on the number of items: --gallery gives it.")
+    assert asked.text.endswith("depends on the number of items, which is not given.")
     assert instead_table(found) == []
     assert by_size_text(found) == ""
 
