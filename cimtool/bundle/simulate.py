@@ -356,7 +356,8 @@ def listed_items(simulator: Simulator, text: Features, items: int, length: int) 
 
 def left_by(listed: BoolArray, scores: Array) -> Array:
     """Scores [n, m] of which items that are not `listed` come last."""
-    return np.where(listed, scores, scores.min() - 1)
+    found: Array = np.where(listed, scores, scores.min() - 1)
+    return found
 
 
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:

@@ -380,8 +380,8 @@ class Inclusion(Unbounded, name="inclusion", levels=Level.TRAINED.to(Level.FLOAT
     def prior(l_t: Array, l_v: Array) -> Array:
         """The part without means: `log((2 s_v + s_t) / (s_v + 2 s_t)) / 2 - (l_v - l_t)`."""
         u = l_v - l_t
-        ends: Array = np.logaddexp(u, -LN2) - np.logaddexp(u - LN2, 0.0)
-        return ends / 2 - u
+        ends: Array = (np.logaddexp(u, -LN2) - np.logaddexp(u - LN2, 0.0)) / 2 - u
+        return ends
 
     @staticmethod
     def weight(l_t: Array, l_v: Array) -> Array:
