@@ -119,6 +119,11 @@ WRONG = {
         ".lo, .hi, .sums, .codes(codes[3:0])",
         " has 256 bits; expected 4",
     ),
+    "a narrow port of its own": (
+        "output logic [CONVERTED*CODE_BITS-1:0] codes,",
+        "output logic [CONVERTED*4-1:0] codes,",
+        "has 128 bits; expected 256",
+    ),
 }  # fmt: skip
 
 
@@ -138,6 +143,20 @@ def test_what_does_not_keep_to_the_ports_is_told(
     assert done.returncode != 0
     assert sentence in done.stdout + done.stderr
     assert "PASS" not in done.stdout
+
+
+@pytest.mark.thorough("builds the bench in both simulators")
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+def test_a_macro_may_pad_its_own_ports(simulator: str, handoff: Path, tmp_path: Path) -> None:
+    source = (handoff / "sv" / "cim_array.sv").read_text("utf-8")
+    inside = "wire [7:0] padded; padder pad(.a(3), .b(padded));\nendmodule\n"
+    padder = "module padder(input [7:0] a, output [7:0] b);\n    assign b = a;\nendmodule\n"
+    assert source.endswith("endmodule\n")
+    own = tmp_path / "cim_array.sv"
+    own.write_text(source.removesuffix("endmodule\n") + inside + padder, "utf-8")
+    done = run_goal(handoff, simulator, f"MACRO={own} {handoff / 'sv' / 'cim_column.sv'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\nPASS\n" in done.stdout
 
 
 @pytest.mark.parametrize(
