@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import pickle
 import re
 import struct
@@ -163,7 +164,8 @@ def _torch_content(path: Path, keeps_half: bool = False) -> tuple[Any, Any]:
         import torch
     with reading(path), path.open("rb") as stream:
         try:
-            mapped = _check_archive(path, stream)
+            # torch opens a file that it maps by its name, which it takes in ASCII.
+            mapped = _check_archive(path, stream) and os.fsencode(path).isascii()
             with warnings.catch_warnings(action="ignore"):  # deprecation of old formats
                 value = torch.load(
                     path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped
@@ -208,6 +210,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
             f"{path}: its {len(members)} members come to {stored:,} bytes, the file has {size:,}; "
             "it is corrupt"
         )
+    stream.seek(0)
     return True
 
 

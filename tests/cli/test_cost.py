@@ -95,7 +95,7 @@ def test_a_batch_is_scheduled(
     ran = cimtool(*arguments, "--batch", 8)
     assert (ran.status, ran.err) == (0, "")
     assert " queries per second (" in ran.out
-    assert "), bound by the " in ran.out
+    assert " times as many as one after another; the " in ran.out
     assert "Schedule of a batch of 8" in ran.out
     assert "no schedule is shorter than" in ran.out
     assert (tmp_path / "schedule.svg").is_file()
