@@ -86,8 +86,7 @@ class CamUse:
         known = given(self.cam.search_latency, "the search")
         if figure is None:
             return known
-        measured = not self.cam.simulated and figure.status in ("confirmed", "derived")
-        spread = reference().figure_spread if measured else reference().spread
+        spread = reference().time_spread(not self.cam.simulated and figure.is_known)
         return known.times(1, 1 / spread, spread)
 
     def to_json(self) -> dict[str, Any]:

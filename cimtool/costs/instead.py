@@ -87,18 +87,19 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
     answer, first = PAYS[tone], least[0]
-    rival = _rival(ways, first)
+    rival = _rival(ways, least)
     if len(least) == 1:
         text = f"Cheapest among {among}: {_named(first)}"
     else:
         *some, last = (_named(one) for one in least)
         text = f"Among {among} no way is shown to be cheapest, at these prices: "
         text += f"{'; '.join(some)}; and {last}"
-    if tone and any(one.r1 is None for one in _compared(ways)):
+    compared = least if rival is None else (*least, rival)
+    if tone and any(one.r1 is None for one in compared):
         answer, tone = UNMEASURED[tone], ""
     elif tone and rival is not None and _finds_less(first, rival):
         answer, tone = FINDS_LESS[tone], ""
-    if rival is not None and rival not in least:
+    if rival is not None:
         against, ratio = max(_multiples(rival, least), key=lambda one: one[1].low)
         of = "" if len(least) == 1 else f" as {against.way}"
         text += f"; {rival.way} takes {times_text(ratio)} as much{of}, {_figures(rival)}"
@@ -113,13 +114,14 @@ def _multiples(way: GalleryWay, least: Sequence[GalleryWay]) -> list[tuple[Galle
 
 def unmeasured_text(found: BundleCost) -> str:
     """The ways of the first line whose R@1 is not known, and what measures it; empty if all are."""
-    unknown = [one for one in _compared(found.ways) if one.r1 is None]
+    least = cheapest(found.ways)
+    rival = _rival(found.ways, least) if least else None
+    unknown = [one for one in (*least, *([] if rival is None else [rival])) if one.r1 is None]
     said = [f"{_unmeasured(one)}." for one in unknown if one.unmeasured]
-    others = [f'"{one.way}"' for one in unknown if not one.unmeasured]
-    if others:
-        *some, last = others
+    if others := [one for one in unknown if not one.unmeasured]:
+        *some, last = (f'"{one.way}"' for one in others)
         names = f"{', '.join(some)} and {last}" if some else last
-        said.append(f"R@1 of {names} is not measured{_measure(found, unknown)}.")
+        said.append(f"R@1 of {names} is not measured{_measure(found, others)}.")
     return " ".join(said)
 
 
@@ -155,17 +157,14 @@ def sampling_text(found: BundleCost) -> str:
     )
 
 
-def _rival(ways: tuple[GalleryWay, ...], first: GalleryWay) -> GalleryWay | None:
-    """The cheapest way of the other side, None if none is known."""
-    other = [one for one in ways if (one.kind in BUILT) != (first.kind in BUILT)]
-    return next(iter(cheapest(other)), None)
+def _rival(ways: Sequence[GalleryWay], least: Sequence[GalleryWay]) -> GalleryWay | None:
+    """The cheapest way of the other side than the first of `least`.
 
-
-def _compared(ways: tuple[GalleryWay, ...]) -> tuple[GalleryWay, ...]:
-    """The ways of the first line: those of least energy, then the cheapest of the other side."""
-    least = cheapest(ways)
-    rival = _rival(ways, least[0]) if least else None
-    return least if rival is None or rival in least else (*least, rival)
+    None if none is known, or if it is among `least`.
+    """
+    other = [one for one in ways if (one.kind in BUILT) != (least[0].kind in BUILT)]
+    found = next(iter(cheapest(other)), None)
+    return None if found in least else found
 
 
 def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:

@@ -119,6 +119,10 @@ class Reference(TomlTable):
     assumed: Assumed
     nodes: tuple[TechnologyNode, ...] = Field(strict=False)
 
+    def time_spread(self, measured: bool) -> float:
+        """The factor each way within which a time or an area holds, measured on a chip or not."""
+        return self.figure_spread if measured else self.spread
+
     def factor(self, polynomial: Literal["energy", "delay"], node: float, voltage: float) -> float:
         """The factor of a node at a supply, interpolated linearly between two nodes."""
         known = sorted(self.nodes, key=lambda one: one.node)
@@ -280,7 +284,7 @@ class Prices:
         """Lowest, middle and highest clock of the digital unit in MHz."""
         given, table = self.target.digital.clock, reference()
         if given is not None:
-            spread = table.spread if self.target.simulated else table.figure_spread
+            spread = table.time_spread(not self.target.simulated)
             return given / spread, given, given * spread
         here = table.factor("delay", self.node, self.voltage)
         found = [

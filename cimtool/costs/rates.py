@@ -179,7 +179,7 @@ class Rates:
 
     def _measured(self, figure: Figure) -> bool:
         """True for a figure of a chip that was read in its source or follows from such figures."""
-        return not self.target.simulated and figure.status in ("confirmed", "derived")
+        return not self.target.simulated and figure.is_known
 
     def time(self, nanoseconds: float) -> Quantity:
         """A time by the target's figures, as wide as published times were found to be."""
@@ -195,7 +195,7 @@ class Rates:
 
     def _spread(self, figure: Figure) -> float:
         """The factor each way within which a figure of time or area is taken to hold."""
-        return reference().figure_spread if self._measured(figure) else reference().spread
+        return reference().time_spread(self._measured(figure))
 
     def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""

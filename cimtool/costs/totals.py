@@ -66,6 +66,11 @@ class Quantity:
         """The sum as a table's cell."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
 
+    @property
+    def ends(self) -> Change:
+        """The sum with its ends; 0 for what is unknown."""
+        return Change(self.value or 0.0, self.low or 0.0, self.high or 0.0)
+
     def full_cell(self, units: Units) -> Content:
         """The sum with its ends in the same unit, `2.5 nJ [1.2, 6.1]`; nothing if it is unknown.
 

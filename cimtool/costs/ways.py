@@ -166,9 +166,7 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
 
 def _by_price(way: GalleryWay) -> EnergyByPrice:
     """The energy by price; all prices of its place are one if they are not told apart."""
-    energy = way.energy_pj
-    whole = Change(energy.value or 0.0, energy.low or 0.0, energy.high or 0.0)
-    return way.by_price or {way.place: whole}
+    return way.by_price or {way.place: way.energy_pj.ends}
 
 
 def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:

@@ -43,6 +43,7 @@ from cimtool.ir.source import (
     L2Normalize,
     LayerNorm,
     LeakyRelu,
+    LinearScore,
     Log,
     PolynomialScore,
     Power,
@@ -274,7 +275,7 @@ def _rms_norm(writer: GraphWriter, op: RmsNorm, types: Types, x: str) -> str:
 
 
 @ONNX.rule(CosineScore, DistanceScore)
-def _scaled(writer: GraphWriter, op: CosineScore | DistanceScore, types: Types, x: str) -> str:
+def _linear_score(writer: GraphWriter, op: LinearScore, types: Types, x: str) -> str:
     if (op.factor, op.offset) == (1.0, 0.0):
         return x
     scaled = writer.node("Mul", x, writer.constant(np.float64(op.factor)))

@@ -84,8 +84,7 @@ def with_objective(
         if objective.weights.keys() <= costs.keys():
             of_energy = one.cost["energy_basis"] if objective.of_energy else None
             of_counts = unit if objective.of_counts else None
-            price = sum(w * objective.share(name, costs) for name, w in objective.weights.items())
-            own = {OBJECTIVE: price / total}
+            own = {OBJECTIVE: objective.weighted(costs) / total}
             own[ORIGIN] = "; ".join(filter(None, (of_energy, of_counts)))
         found.append(replace(one, cost={**one.cost, **own}))
     return found

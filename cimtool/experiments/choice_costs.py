@@ -209,7 +209,6 @@ def _by_price(found: Estimate, name: CostName) -> EnergyByPrice:
     query = found.query
     assert query is not None
     if name == "latency":
-        time = query.latency_ns
-        return {name: Change(time.value or 0.0, time.low or 0.0, time.high or 0.0)}
+        return {name: query.latency_ns.ends}
     cost = query if name == "query_energy" else found.text + found.video
     return cost.energy_by_price

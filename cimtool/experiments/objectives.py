@@ -82,10 +82,14 @@ class CostObjective:
 
     def prices(self, costs: Mapping[CostName, float]) -> tuple[float, ...]:
         """The weighted sum of costs, and for a single count the one that breaks ties."""
-        own = sum(weight * self.share(name, costs) for name, weight in self.weights.items())
-        return (own,) if self._tie is None else (own, self.share(self._tie, costs))
+        own = self.weighted(costs)
+        return (own,) if self._tie is None else (own, self._share(self._tie, costs))
 
-    def share(self, name: CostName, costs: Mapping[CostName, float]) -> float:
+    def weighted(self, costs: Mapping[CostName, float]) -> float:
+        """The weighted sum of costs, as shares of what they are in `first`."""
+        return sum(weight * self._share(name, costs) for name, weight in self.weights.items())
+
+    def _share(self, name: CostName, costs: Mapping[CostName, float]) -> float:
         """A cost as a share of what it is in `first`."""
         return costs[name] / (self.first.get(name, 1.0) or 1.0)
 

@@ -42,7 +42,7 @@ from cimtool.reference.queries import (
     once,
     uncertainties,
 )
-from cimtool.reference.retrieval import RETRIEVED, measured, of_means, retrieved
+from cimtool.reference.retrieval import RETRIEVED, after_shortlist, measured, of_means
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth
 from cimtool.report.document import Block, Note, Sentence
@@ -115,9 +115,7 @@ class SweepReferences:
 
     def after_shortlist(self, queries: Queries, left: Array) -> Queries:
         """Queries of all scores, with the retrieval of texts by those that a shortlist `left`."""
-        (same_best, _) = self.against.same_best(left)
-        found = retrieved(left, self.truth).text | {"same_best": same_best}
-        return Queries(queries.text | found, queries.video)
+        return after_shortlist(queries, left, self.truth, {"same_best": self.against})
 
     def sampled_queries(self, scores: FloatArray) -> Queries:
         """`measured` for scores from samples of the trained means and variances."""

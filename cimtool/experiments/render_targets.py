@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_names
 from cimtool.costs.price_errors import ratio, times_cell, times_text
 from cimtool.costs.totals import Quantity
@@ -83,7 +82,7 @@ def summary(found: TargetComparison) -> Iterator[Sentence]:
     other = next((row for row in priced if row.way != best.way), None)
     if other is not None:
         least = _amount(other, "energy")
-        times = ratio({"of the other": _as_change(least)}, {"of the best": _as_change(energy)})
+        times = ratio({"of the other": least.ends}, {"of the best": energy.ends})
         multiple = f", {times_text(times)} as much if no price is common to both"
         # Ways on one target have their prices in common, which rows of targets do not tell apart.
         yield Sentence(
@@ -106,10 +105,6 @@ def _needs(row: TargetRow) -> str:
     chips = row.outcome.cost["chips"]
     arrays = counted(row.outcome.cost["arrays"], "array")
     return arrays if chips is None else f"{arrays} on {counted(chips, 'chip')}"
-
-
-def _as_change(known: Quantity) -> Change:
-    return Change(known.value or 0.0, known.low or 0.0, known.high or 0.0)
 
 
 def _amount(row: TargetRow, name: str) -> Quantity:

@@ -90,6 +90,11 @@ class Sourced(TomlTable):
     source: SourceText
     status: Status
 
+    @property
+    def is_known(self) -> bool:
+        """True if it was read in its source, or follows from such figures."""
+        return self.status in ("confirmed", "derived")
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         low, high = self.interval

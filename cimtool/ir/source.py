@@ -332,37 +332,31 @@ class Sorted(Op, name="sorted", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`factor * ed + offset` of a squared distance [n, m]."""
+class LinearScore(Op):
+    """Base of scores that are `factor * x + offset` of a statistic x [n, m]."""
 
-    factor: float
+    factor: float = 1.0
     offset: float = 0.0
 
-    scores_statistics = True
-
     def infer(self, *inputs: Type) -> Type:
-        (ed,) = inputs
-        lo, hi = product_bounds((np.asarray(self.factor),) * 2, (ed.lo, ed.hi))
-        return real(ed.shape, lo + self.offset, hi + self.offset)
+        (x,) = inputs
+        lo, hi = product_bounds((np.asarray(self.factor),) * 2, (x.lo, x.hi))
+        return real(x.shape, lo + self.offset, hi + self.offset)
 
     def run(self, *inputs: Array) -> Array:
         return self.factor * inputs[0] + self.offset
 
 
 @dataclass(frozen=True, eq=False)
-class CosineScore(Op, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
+class DistanceScore(LinearScore, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`factor * ed + offset` of a squared distance [n, m]."""
+
+    scores_statistics = True
+
+
+@dataclass(frozen=True, eq=False)
+class CosineScore(LinearScore, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """`factor * c + offset` of the inner products c [n, m] of rows at unit norm."""
-
-    factor: float = 1.0
-    offset: float = 0.0
-
-    def infer(self, *inputs: Type) -> Type:
-        (c,) = inputs
-        lo, hi = product_bounds((np.asarray(self.factor),) * 2, (c.lo, c.hi))
-        return real(c.shape, lo + self.offset, hi + self.offset)
-
-    def run(self, *inputs: Array) -> Array:
-        return self.factor * inputs[0] + self.offset
 
 
 @dataclass(frozen=True, eq=False)

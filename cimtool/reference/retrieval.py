@@ -6,14 +6,14 @@ Matrices are [n, m], texts down and videos across.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS
-from cimtool.reference.metrics import best_ranks, graded_hits, ranks
+from cimtool.reference.metrics import ReferenceScores, best_ranks, graded_hits, ranks
 from cimtool.reference.pairs import probabilities, sureness
 from cimtool.reference.queries import Queries, once
 from cimtool.reference.truth import Truth, alike
@@ -85,6 +85,17 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
     for side in (text, video):
         del side["rank"]
     return pairs.merged(Queries(text, video))
+
+
+def after_shortlist(
+    queries: Queries, left: Array, truth: Truth, references: Mapping[str, ReferenceScores]
+) -> Queries:
+    """Queries of all scores, with what texts retrieve by the scores [n, m] that a list `left`.
+
+    `references` has the reference whose best item is compared, by the measurement's name.
+    """
+    same = {name: one.same_best(left)[0] for name, one in references.items()}
+    return Queries(queries.text | retrieved(left, truth).text | same, queries.video)
 
 
 def measured(scores: Array, truth: Truth, of_logit: bool) -> Queries:

@@ -15,7 +15,7 @@ from cimtool.base.threads import one_blas_thread
 from cimtool.training.history import leading, recalls_of
 from cimtool.training.linear_start import RIDGES, LinearFit, LinearStart, linear_starts
 from cimtool.training.pairs import Pairs
-from cimtool.training.sigmoid import right_pairs, sigmoid_of
+from cimtool.training.sigmoid import fitted_sigmoid, right_pairs
 
 FOLDS = 5
 """Parts of the videos, of which each is ranked by maps of the others."""
@@ -47,7 +47,9 @@ def fit_linear(pairs: Pairs, dimensions: int, by_class: bool = False) -> LinearF
             wrong.append(distances[~together])
         (start,) = _starts(pairs, dimensions, (RIDGES[chosen],))
         residual = np.concatenate(squares).mean(axis=0)
-        return LinearFit(start, residual, *sigmoid_of(np.concatenate(right), np.concatenate(wrong)))
+        return LinearFit(
+            start, residual, *fitted_sigmoid(np.concatenate(right), np.concatenate(wrong))
+        )
 
 
 def folds(pairs: Pairs) -> Iterator[tuple[Pairs, Pairs]]:

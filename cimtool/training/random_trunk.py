@@ -36,5 +36,5 @@ def random_trunk(rows: Embeddings, logvar: float, seed: int) -> tuple[Model, Map
         for name in ("text_proj", "video_proj")
     }
     checkpoint = Checkpoint(NAME, {**content, **trunk.deployed()})
-    options = {"hidden": trunk.hidden, "width": trunk.width, "logvar_start": logvar}
+    options = trunk.model_dump(include={"hidden", "width", "logvar_start", "linear"})
     return build_model(checkpoint, ScoreOptions(DEFAULT_HEAD, STAND_IN)), options

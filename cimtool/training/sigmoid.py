@@ -25,7 +25,7 @@ def right_pairs(pairs: Pairs) -> BoolArray:
     return found
 
 
-def sigmoid_of(right: FloatArray, wrong: FloatArray) -> tuple[float, float]:
+def fitted_sigmoid(right: FloatArray, wrong: FloatArray) -> tuple[float, float]:
     """The a > 0 and b of sigmoid(b - a d) for distances d of right pairs [n] and of wrong ones [m].
 
     Both kinds have half of the weight. Targets are Platt's, (n + 1) / (n + 2) and 1 / (m + 2)

@@ -240,8 +240,7 @@ def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
         sigmoid, origin = sigmoid_of(NAME, None, None, known)
         model, trunk = random_trunk(embeddings_in(data), logvar, options.seed)
         items = encoded_items(model, data, None, say)
-        sizes = [f"model.{name}={value:g}" for name, value in trunk.items()]
-        said_of = ", ".join([*sizes, "model.linear=false"])
+        said_of = ", ".join(f"model.{name}={_option_text(one)}" for name, one in trunk.items())
         start = f"Pairs of random weights ({said_of}); train with seed {options.seed} starts there"
     else:
         items = gaussian_items(gaussians or {})
@@ -440,3 +439,8 @@ def _labels(columns: Mapping[str, FloatArray]) -> tuple[Labels, IntArray]:
     safe = logit(np.clip(y, CLIP, 1 - CLIP))
     # A standard error beside probabilities would be the probability's own: not the logit's.
     return Labels(ed, vd, log_expit(safe), log_expit(-safe)), kept
+
+
+def _option_text(value: float) -> str:
+    """A number or a truth value as an option of `train` takes it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"

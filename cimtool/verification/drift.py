@@ -38,7 +38,7 @@ from cimtool.reference.queries import (
     rounded,
     uncertainties,
 )
-from cimtool.reference.retrieval import measured, of_means, retrieved
+from cimtool.reference.retrieval import after_shortlist, measured, of_means
 from cimtool.reference.truth import Truth
 
 
@@ -220,12 +220,9 @@ class DriftTable:
 
     def after_shortlist(self, queries: Queries, left: Array) -> Queries:
         """Queries of all scores, with what texts retrieve by the scores that a shortlist `left`."""
-        text = queries.text | retrieved(left, self.truth).text
-        references = {"same_best": self._reference or self._float, "float_best": self._float}
-        for name, one in references.items():
-            if one is not None and name in text:
-                text[name], _ = one.same_best(left)
-        return Queries(text, queries.video)
+        known = {"same_best": self._reference or self._float, "float_best": self._float}
+        references = {n: one for n, one in known.items() if one is not None and n in queries.text}
+        return after_shortlist(queries, left, self.truth, references)
 
     def queries_of(self, stage: str) -> Queries | None:
         """The queries of a row; None if there is none of this name."""

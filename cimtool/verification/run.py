@@ -144,7 +144,7 @@ def verify_bundle(
     larger = None
     if options.gallery is not None and data.truth.ranks:
         raw = raw_products(data)
-        larger = in_larger_gallery(runs.answers, raw, data.truth, options.gallery, seed)
+        larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
     worth = replace(worth, broken=bool(faults), larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)

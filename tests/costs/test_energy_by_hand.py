@@ -22,64 +22,8 @@ from cimtool.ir.arithmetic import Add
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import MODALITIES, Builder, Program, score_inputs
 from cimtool.ir.types import integer
+from tests.kits.hand_chip import hand_chip
 
-CHIP = """
-name = "hand"
-title = "A chip to calculate by hand"
-class = "bit-exact"
-technology = "40 nm digital"
-rewritable = "{rewritable}"
-simulated = false
-[array]
-rows = 32
-columns = 64
-cell_bits = 1
-cells_per_weight = 8
-encoding = "twos-complement"
-[input]
-bits = 8
-dac_bits = 2
-encoding = "offset"
-[weights]
-bits = 8
-[activations]
-bits = 8
-feature_bits = 8
-[accumulator]
-bits = 32
-[chip]
-cores = {arrays}
-[process]
-node = 40
-memory = "sram"
-[digital]
-clock = 100
-lanes = 8
-bandwidth = 1
-[[operating_points]]
-name = "INT8"
-precision = "INT8"
-input_bits = 8
-weight_bits = 8
-"""
-PRICE = """
-[[digital.prices]]
-kind = "{}"
-value = {}
-bits = 1
-source = "here"
-status = "assumed"
-"""
-FIGURE = """
-[[figures]]
-quantity = "{}"
-value = {}
-unit = "{}"
-at = "INT8"
-scope = "{}"
-status = "assumed"
-source = "here"
-"""
 PRICES = {
     "multiplications": 0.003, "additions": 0.01, "shifts": 0.002, "limits": 0.005, "sram": 0.2,
     "wires": 0.3, "host": 4.0, "dram": 9.0,
@@ -99,14 +43,13 @@ MACS = 24 * 32 + 32 * 16
 def estimated(folder: Path, arrays: int, rewritable: str) -> Estimate:
     """The estimate of both layers on a chip of so many arrays."""
     file = folder / "hand.toml"
-    text = CHIP.format(arrays=arrays, rewritable=rewritable)
-    text += "".join(PRICE.format(*one) for one in PRICES.items())
     figures = (
         ("clock", 100, "MHz", "array"), ("mac_energy", MAC, "pJ", "array"),
         ("write_energy", WRITE, "pJ", "array"), ("write_latency", 5, "ns", "array"),
         ("area", AREA, "mm2", "chip"),
     )  # fmt: skip
-    file.write_text(text + "".join(FIGURE.format(*one) for one in figures))
+    digital = {"clock": 100, "lanes": 8, "bandwidth": 1}
+    file.write_text(hand_chip(arrays, rewritable, 40, digital, PRICES, figures))
     target = load_target(file)
     settings = resolve(target, None, {})
     graphs = []

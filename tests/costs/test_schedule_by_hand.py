@@ -17,6 +17,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.costs.estimate import Estimate
 from cimtool.demo.data import DemoFiles
+from tests.kits.hand_chip import hand_chip
 
 PRODUCT = 4 * 10
 ALONE = 3 * PRODUCT
@@ -25,67 +26,11 @@ ALONE = 3 * PRODUCT
 BITS = {"fc1": 24 * 32 * 8, "fc2": 32 * 32 * 8, "mu": 32 * 16 * 8, "logvar": 32 * 16 * 8}
 WRITE_CELL = 0.5
 
-CHIP = """
-name = "hand"
-title = "A chip to calculate by hand"
-class = "bit-exact"
-technology = "28 nm digital"
-rewritable = "{rewritable}"
-simulated = false
-[array]
-rows = 32
-columns = 64
-cell_bits = 1
-cells_per_weight = 8
-encoding = "twos-complement"
-[input]
-bits = 8
-dac_bits = 2
-encoding = "offset"
-[weights]
-bits = 8
-[activations]
-bits = 8
-feature_bits = 8
-[accumulator]
-bits = 32
-[chip]
-cores = {arrays}
-[process]
-node = 28
-memory = "sram"
-[digital]
-clock = 1e6
-lanes = 1000000
-bandwidth = 1
-buffer = {buffer}
-[[digital.prices]]
-kind = "dram"
-value = 1
-bits = 1
-source = "here"
-status = "assumed"
-[[operating_points]]
-name = "INT8"
-precision = "INT8"
-input_bits = 8
-weight_bits = 8
-"""
-FIGURE = """
-[[figures]]
-quantity = "{}"
-value = {}
-unit = "{}"
-at = "INT8"
-scope = "array"
-status = "assumed"
-source = "here"
-"""
 FIGURES = (
-    ("clock", 100, "MHz"),
-    ("mac_energy", 0.1, "pJ"),
-    ("write_latency", 5, "ns"),
-    ("write_energy", WRITE_CELL, "pJ"),
+    ("clock", 100, "MHz", "array"),
+    ("mac_energy", 0.1, "pJ", "array"),
+    ("write_latency", 5, "ns", "array"),
+    ("write_energy", WRITE_CELL, "pJ", "array"),
 )
 
 OnChip = Callable[..., Estimate]
@@ -99,9 +44,9 @@ def on_chip(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
     def made(arrays: int, rewritable: str, batch: int, buffer: int = 1024) -> Estimate:
         name = f"{arrays}-{rewritable}-{buffer}"
         if not (folder / name).exists():
-            text = CHIP.format(arrays=arrays, rewritable=rewritable, buffer=buffer)
+            digital = {"clock": 1e6, "lanes": 1000000, "bandwidth": 1, "buffer": buffer}
             file = folder / f"{name}.toml"
-            file.write_text(text + "".join(FIGURE.format(*one) for one in FIGURES))
+            file.write_text(hand_chip(arrays, rewritable, 28, digital, {"dram": 1}, FIGURES))
             api.compile(
                 small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
                 target=str(file), output=folder / name,

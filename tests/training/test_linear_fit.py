@@ -10,7 +10,7 @@ from cimtool.reference.truth import Judgements
 from cimtool.training.linear_fit import fit_linear, folds
 from cimtool.training.linear_start import RIDGES, linear_starts
 from cimtool.training.pairs import Pairs
-from cimtool.training.sigmoid import LEAST_SLOPE, right_pairs, sigmoid_of
+from cimtool.training.sigmoid import LEAST_SLOPE, fitted_sigmoid, right_pairs
 
 
 def pairs_of(n: int = 120, noise: float = 0.3, seed: int = 0, texts: int = 1) -> Pairs:
@@ -104,27 +104,27 @@ def test_residuals_are_of_pairs_that_the_maps_had_not_seen() -> None:
 def test_the_sigmoid_is_where_its_loss_has_no_slope() -> None:
     rng = np.random.default_rng(0)
     right, wrong = rng.gamma(4, 1, 50), rng.gamma(9, 1, 400)
-    a, b = sigmoid_of(right, wrong)
+    a, b = fitted_sigmoid(right, wrong)
     assert a > 0
     miss = [1 / (1 + np.exp(a * d - b)) for d in (right, wrong)]
     miss = [miss[0] - 51 / 52, miss[1] - 1 / 402]
     assert sum(one.mean() for one in miss) == pytest.approx(0, abs=1e-9)
     moments = [(one * d).mean() for one, d in zip(miss, (right, wrong), strict=True)]
     assert sum(moments) == pytest.approx(0, abs=1e-7)
-    twice, offset = sigmoid_of(2 * right + 3, 2 * wrong + 3)
+    twice, offset = fitted_sigmoid(2 * right + 3, 2 * wrong + 3)
     assert (2 * twice, offset - 3 * twice) == pytest.approx((a, b))
 
 
 def test_a_sigmoid_of_distances_that_a_threshold_parts_or_that_say_nothing() -> None:
-    a, b = sigmoid_of(np.array([1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
+    a, b = fitted_sigmoid(np.array([1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
     assert 0 < a < 10
     assert 2 < b / a < 5
     for right, wrong in (([3.0, 4.0], [1.0, 2.0]), ([1.0, 1.0], [1.0, 1.0])):
-        a, b = sigmoid_of(np.array(right), np.array(wrong))
+        a, b = fitted_sigmoid(np.array(right), np.array(wrong))
         spread = np.std([*right, *wrong]) or 1.0
         assert a == pytest.approx(LEAST_SLOPE / spread)
         assert b == pytest.approx(a * np.mean([*right, *wrong]))
-    assert sigmoid_of(np.ones(2), np.zeros(0)) == (1.0, 1.0)
+    assert fitted_sigmoid(np.ones(2), np.zeros(0)) == (1.0, 1.0)
 
 
 def test_variances_move_the_offset_by_what_they_add_to_ed() -> None:

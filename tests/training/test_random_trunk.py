@@ -22,8 +22,7 @@ def test_random_weights_are_those_that_train_starts_from() -> None:
     items = encoded_items(model, rows, None, silent)
     assert -5.3 < np.log(items.text.s).mean() < -4.7
     given = {f"model.{name}": value for name, value in options.items()}
-    random = {**given, "model.linear": False}  # not from the linear maps of few pairs
-    job = make_job(rows, None, TrainingOptions(seed=3, options=random))
+    job = make_job(rows, None, TrainingOptions(seed=3, options=given))
     with seeded(job.seed, job.device):
         towers = ProjectorTraining(job).towers
     text, video = towers.encode(*(torch.tensor(rows[name]) for name in ("text", "video")))

@@ -164,6 +164,26 @@ class Head(Named):
         return made_of(cls, values)
 
 
+@dataclass(frozen=True)
+class CosineHead(Head):
+    """Base of heads whose score is a cosine c, or with a scale `a` and an offset `b` a c + b."""
+
+    a: float | None = None
+    b: float | None = None
+
+    scales_cosine = True
+
+    @property
+    def predicts_logit(self) -> bool:
+        """True with b, as of SigLIP; a scale alone, as of CLIP, is that of a softmax."""
+        return self.b is not None
+
+    @property
+    def limited(self) -> Mapping[str, str]:
+        """The cosine itself, at twice what unit rows can give."""
+        return {"cosine": "mu.mu"}
+
+
 def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
     """Add what `distance` reads of an item: `mu`, and `ed_self = sum mu^2 + s`."""
     mu = builder.add("mu_stored", Store("mu"), mu)

@@ -13,25 +13,21 @@ from typing import Self
 
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import MatMul, Store
-from cimtool.ir.heads.base import Head, ScoreConstants, distance, point_features
+from cimtool.ir.heads.base import CosineHead, Head, ScoreConstants, distance, point_features
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize
 from cimtool.ir.types import Type
 
 
 @dataclass(frozen=True)
-class Cosine(Head, name="cosine"):
+class Cosine(CosineHead, name="cosine"):
     """The cosine c of both means; each is normalised once, when its item is encoded.
 
     With a scale `a` and an offset `b` the score is `a c + b`.
     """
 
-    a: float | None = None
-    b: float | None = None
-
     surrogate = "cosine"
     scores_raw = True
-    scales_cosine = True
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -45,18 +41,8 @@ class Cosine(Head, name="cosine"):
         return cls(known.a, known.b)
 
     @property
-    def predicts_logit(self) -> bool:
-        """True with a and b, as of SigLIP."""
-        return self.b is not None
-
-    @property
     def described(self) -> str:
         return "cosine" if self.a is None else f"cosine, {self.a:g} c + {self.b:g}"
-
-    @property
-    def limited(self) -> Mapping[str, str]:
-        """The cosine itself, at twice what unit rows can give."""
-        return {"cosine": "mu.mu"}
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         last = builder.by_name.get(mu)

@@ -23,22 +23,18 @@ from typing import Self
 
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
-from cimtool.ir.heads.base import Head, ScoreConstants
+from cimtool.ir.heads.base import CosineHead, ScoreConstants
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import CosineScore, InverseRoot, ProbitScore
 from cimtool.ir.types import Type
 
 
 @dataclass(frozen=True)
-class ProbCosine(Head, name="probcosine"):
+class ProbCosine(CosineHead, name="probcosine"):
     """The expected cosine, or with the scale `a` and the offset `b` the logit that it gives."""
-
-    a: float | None = None
-    b: float | None = None
 
     surrogate = "probcosine"
     needs_variance = MODALITIES
-    scales_cosine = True
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -55,15 +51,6 @@ class ProbCosine(Head, name="probcosine"):
     def products(self) -> tuple[str, ...]:
         cosine = super().products
         return cosine if self.a is None else (*cosine, "s.s_mu2.s", "s.mu2")
-
-    @property
-    def predicts_logit(self) -> bool:
-        """True with a and b, as of SigLIP; a scale alone, as of CLIP, is that of a softmax."""
-        return self.b is not None
-
-    @property
-    def limited(self) -> Mapping[str, str]:
-        return {"cosine": "mu.mu"}
 
     @property
     def described(self) -> str:

@@ -18,7 +18,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.training.model import ProjectorModel
 from cimtool.training.pairs import Pairs
-from cimtool.training.sigmoid import right_pairs, sigmoid_of
+from cimtool.training.sigmoid import fitted_sigmoid, right_pairs
 from cimtool.training.towers import TwoTower, all_pairs_ed
 
 RANKED = 1000
@@ -97,7 +97,7 @@ class PosthocModel(ProjectorModel, name="posthoc"):
 def solved_sigmoid(ed: FloatArray, pairs: Pairs) -> dict[str, float]:
     """The a and b that calibrate ed [n, m] of all texts and videos of `pairs`."""
     together = right_pairs(pairs)
-    a, b = sigmoid_of(ed[together], ed[~together])
+    a, b = fitted_sigmoid(ed[together], ed[~together])
     return {"a": a, "b": b}
 
 
