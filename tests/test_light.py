@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars")
+EXTRAS = ("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars", "tokenizers", "PIL")
+EXTRAS += ("transformers",)
 
 
 @pytest.mark.thorough("starts many whole processes")
