@@ -22,8 +22,14 @@ from cimtool.base.json_files import plain_values
 from cimtool.base.options import FILE, OneName, Place, Record, Word, option, optional, takes
 from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.base.threads import side_by_side
-from cimtool.embedding.encoder import Encoder, ImageEncoder, Pooling, TextEncoder, encoder_folder
-from cimtool.embedding.items import Items, read_items
+from cimtool.embedding.encoder import (
+    ImageEncoder,
+    ItemEncoder,
+    TextEncoder,
+    TokenPooling,
+    encoder_folder,
+)
+from cimtool.embedding.items import EncoderItems, read_items
 from cimtool.loading.embeddings import File, read_embeddings
 from cimtool.loading.npy import read_npy
 from cimtool.report.document import Document, Sentence
@@ -55,7 +61,7 @@ class EmbedOptions(Record):
     image_encoder: str | None = optional(
         "Folder of the images' encoder [default: {encoder}].", Word("DIR")
     )
-    pooling: Pooling | None = optional(
+    pooling: TokenPooling | None = optional(
         "mean or cls: how states of tokens become a row [default: as the encoder's files say].",
         OneName(names=("mean", "cls")),
     )
@@ -69,7 +75,7 @@ class EmbedOptions(Record):
 
 @dataclass(frozen=True, repr=False)
 class EmbeddedRows(Result):
-    """What `embed` wrote: the file of the rows, and beside it what they were made of."""
+    """The result of `embed`: the file of the rows, and beside it what they were made of."""
 
     file: Path
     provenance_file: Path
@@ -100,7 +106,7 @@ class EmbeddedRows(Result):
 class ItemRows:
     """The rows [n, width] of items, and what they were made of."""
 
-    items: Items
+    items: EncoderItems
     rows: Array
     made_of: Mapping[str, Any]
 
@@ -151,7 +157,7 @@ def embed(options: EmbedOptions, say: Say = silent) -> EmbeddedRows:
     return EmbeddedRows(output, beside, provenance)
 
 
-def _sides(given: list[Items]) -> tuple[list[Items], IntArray | None]:
+def _sides(given: list[EncoderItems]) -> tuple[list[EncoderItems], IntArray | None]:
     """Items of each modality, images once, and the row of each text's image if there are both."""
     images = [one for one in given if one.modality == "image"]
     if not images:
@@ -162,7 +168,7 @@ def _sides(given: list[Items]) -> tuple[list[Items], IntArray | None]:
     )
 
 
-def _encoder(modality: str, options: EmbedOptions) -> Encoder:
+def _encoder(modality: str, options: EmbedOptions) -> ItemEncoder:
     """The encoder of a modality; CimError for options that it does not need."""
     if modality == "text":
         folder = encoder_folder(options.encoder, Argument("encoder"))
@@ -172,7 +178,9 @@ def _encoder(modality: str, options: EmbedOptions) -> Encoder:
     return ImageEncoder(encoder_folder(options.image_encoder, Argument("image_encoder")))
 
 
-def _rows(items: Items, encoder: Encoder, folder: Path, batch: int, say: Say) -> ItemRows:
+def _rows(
+    items: EncoderItems, encoder: ItemEncoder, folder: Path, batch: int, say: Say
+) -> ItemRows:
     """The rows of items, those of a part as an earlier call saved them in a folder, if it did.
 
     The name of a part's file is the SHA-256 of its items and of all facts of the encoder.
@@ -218,7 +226,7 @@ def _saved(file: Path, count: int) -> Array | None:
     return saved if right and np.isfinite(saved).all() else None
 
 
-def _joined(rows: Sequence[Array], encoder: Encoder) -> Array:
+def _joined(rows: Sequence[Array], encoder: ItemEncoder) -> Array:
     """Rows as one array [n, width]; CimError if they are not equally wide."""
     widths = sorted({one.size for one in rows})
     if len(widths) > 1:

@@ -21,23 +21,26 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import place_in, sha256
 from cimtool.base.json_files import read_json
 from cimtool.embedding.images import CONFIG, Preprocessing
-from cimtool.embedding.items import Items
+from cimtool.embedding.items import EncoderItems
 from cimtool.embedding.tokens import (
     MODEL_CONFIG,
     TOKENIZER,
     TOKENIZER_CONFIG,
-    Encoded,
+    TextTokens,
     Tokens,
 )
 from cimtool.embedding.towers import Tower, open_tower
 
-Pooling = Literal["mean", "cls"]
+TokenPooling = Literal["mean", "cls"]
 
 MODULES = "modules.json"
 """The file of sentence-transformers that lists what follows its network."""
 
 HUB_NAME = re.compile(r"(hf://)?((?:[\w.-]+/)?([\w.-]+))(@[\w.-]+)?", re.ASCII)
 """A name on a hub, as other tools take it: `hf://owner/model`, or `owner/model`."""
+
+FETCH = "hf download {} --local-dir {}"
+"""The command of a hub's own client that downloads a model into a folder."""
 
 LARGEST_WIDTH = 1 << 16
 """Most numbers of a row."""
@@ -53,12 +56,12 @@ def encoder_folder(given: str, argument: Argument) -> Path:
         raise ArgumentError(
             "{} {} is no folder here, and nothing is downloaded; expected a folder, such as `{}` "
             "makes",
-            argument, given, f"hf download {name[2]} --local-dir {name[3]}",
+            argument, given, FETCH.format(name[2], name[3]),
         )  # fmt: skip
     raise ArgumentError("{} {} is no folder; expected the folder of an encoder", argument, given)
 
 
-class Encoder(ABC):
+class ItemEncoder(ABC):
     """An encoder of one modality. `facts` is all that its rows depend on, beside the items."""
 
     def __init__(self, folder: Path, tower: Tower, files: Sequence[str], package: str) -> None:
@@ -73,14 +76,14 @@ class Encoder(ABC):
         }
 
     @abstractmethod
-    def digest(self, items: Items, row: int) -> str:
+    def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of an item."""
 
     @abstractmethod
-    def row(self, items: Items, row: int) -> Array:
+    def row(self, items: EncoderItems, row: int) -> Array:
         """The embedding of an item, float32 [width]; CimError if it cannot be encoded."""
 
-    def cut(self, items: Items, row: int) -> bool:
+    def cut(self, items: EncoderItems, row: int) -> bool:
         """True if the end of an item is left out."""
         return False
 
@@ -99,10 +102,10 @@ class Encoder(ABC):
         return row
 
 
-class TextEncoder(Encoder):
+class TextEncoder(ItemEncoder):
     """An encoder of texts: tokens, a network, and what sentence-transformers puts behind it."""
 
-    def __init__(self, folder: Path, pooling: Pooling | None) -> None:
+    def __init__(self, folder: Path, pooling: TokenPooling | None) -> None:
         tower = open_tower(folder, "text")
         self.tokens = Tokens(folder, tower.length)
         steps = _steps_after(folder)
@@ -112,15 +115,15 @@ class TextEncoder(Encoder):
         self.facts["tokens_at_most"] = self.tokens.most
         self.facts["pooling"], self.facts["unit_norm"] = self.pooling, self.unit
 
-    def digest(self, items: Items, row: int) -> str:
+    def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of a text."""
         return hashlib.sha256(items.values[row].encode()).hexdigest()
 
-    def cut(self, items: Items, row: int) -> bool:
+    def cut(self, items: EncoderItems, row: int) -> bool:
         """True for a text of more tokens than are taken."""
         return self.tokens.of(items.values[row]).cut
 
-    def row(self, items: Items, row: int) -> Array:
+    def row(self, items: EncoderItems, row: int) -> Array:
         """The network's row, or its states pooled over the tokens of the text."""
         tokens = self.tokens.of(items.values[row])
         found = self._pooled(self.tower.run(self._feeds(tokens))[0], tokens.count)
@@ -128,7 +131,7 @@ class TextEncoder(Encoder):
             found = found / max(float(np.linalg.norm(found)), np.finfo(np.float32).tiny)
         return self._checked(found, items.places[row])
 
-    def _feeds(self, tokens: Encoded) -> Mapping[str, Array]:
+    def _feeds(self, tokens: TextTokens) -> Mapping[str, Array]:
         ids = np.array([tokens.numbers], np.int64)
         mask = (np.arange(ids.size) < tokens.count).astype(np.int64)[None]
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
@@ -149,7 +152,7 @@ class TextEncoder(Encoder):
         return row
 
 
-class ImageEncoder(Encoder):
+class ImageEncoder(ItemEncoder):
     """An encoder of images: pixels, and a network."""
 
     def __init__(self, folder: Path) -> None:
@@ -157,11 +160,11 @@ class ImageEncoder(Encoder):
         self.pixels = Preprocessing.read(folder)
         super().__init__(folder, tower, (CONFIG,), "pillow")
 
-    def digest(self, items: Items, row: int) -> str:
+    def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of an image's file."""
         return sha256(items.path(row))
 
-    def row(self, items: Items, row: int) -> Array:
+    def row(self, items: EncoderItems, row: int) -> Array:
         """The network's row."""
         pixels = self.pixels.pixels(items.path(row))
         found = self.tower.run({self.tower.takes[0]: pixels[None]})
@@ -194,7 +197,7 @@ def _steps_after(folder: Path) -> dict[str, Any]:
     return steps
 
 
-def _pooling_of(file: Path) -> Pooling:
+def _pooling_of(file: Path) -> TokenPooling:
     """The pooling of a module; CimError for one that is not run here."""
     values = read_json(file)
     if isinstance(values, dict):

@@ -28,7 +28,7 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 
 
 @dataclass(frozen=True)
-class Items:
+class EncoderItems:
     """The items of one modality, `text` or `image`, and the place of each for messages.
 
     An image is the path of a file, as it is written, below `folder`.
@@ -44,7 +44,7 @@ class Items:
         """The file of an image."""
         return self.folder / self.values[row]
 
-    def once(self) -> tuple[Items, IntArray]:
+    def once(self) -> tuple[EncoderItems, IntArray]:
         """The items without repeats, and the new row [n] of each."""
         rows = {value: row for row, value in enumerate(dict.fromkeys(self.values))}
         places = dict(zip(reversed(self.values), reversed(self.places), strict=True))  # the first
@@ -52,7 +52,7 @@ class Items:
         return kept, np.array([rows[value] for value in self.values], np.int64)
 
 
-def read_items(source: Path, text: str | None, image: str | None) -> list[Items]:
+def read_items(source: Path, text: str | None, image: str | None) -> list[EncoderItems]:
     """Read the columns `text` and `image` of a file, as far as they are named; or a folder.
 
     Raises CimError for a missing column, a blank cell and an image that is no ordinary file.
@@ -81,7 +81,9 @@ def read_items(source: Path, text: str | None, image: str | None) -> list[Items]
         raise CimError(f"{source}: has no rows; expected at least one")
     places = [f"{source}: line {number}" for number, _ in rows]
     return [
-        _checked(Items(modality, name, [row[name] for _, row in rows], places, source.parent))
+        _checked(
+            EncoderItems(modality, name, [row[name] for _, row in rows], places, source.parent)
+        )
         for modality, name in wanted.items()
     ]
 
@@ -95,7 +97,7 @@ def _text_of(source: Path) -> str:
         raise CimError(f"{source}: line {line}: is not UTF-8") from None
 
 
-def _images_in(folder: Path, text: str | None, image: str | None) -> Items:
+def _images_in(folder: Path, text: str | None, image: str | None) -> EncoderItems:
     if text is not None or image is not None:
         raise ArgumentError(
             "{}: is a folder of images, without columns; expected neither {text} nor {image}",
@@ -105,14 +107,16 @@ def _images_in(folder: Path, text: str | None, image: str | None) -> Items:
     names = sorted(one.relative_to(folder).as_posix() for one in files)
     if not names:
         raise CimError(f"{folder}: holds no image; expected {', '.join(IMAGE_SUFFIXES)}")
-    return _checked(Items("image", None, names, [str(folder / one) for one in names], folder))
+    return _checked(
+        EncoderItems("image", None, names, [str(folder / one) for one in names], folder)
+    )
 
 
-def _lines_of(source: Path) -> Items:
+def _lines_of(source: Path) -> EncoderItems:
     lines = _text_of(source).replace("\r\n", "\n").removesuffix("\n")
     texts = lines.split("\n")
     places = [f"{source}: line {number}" for number in range(1, len(texts) + 1)]
-    return _checked(Items("text", None, texts, places, source.parent))
+    return _checked(EncoderItems("text", None, texts, places, source.parent))
 
 
 def _table_rows(
@@ -167,7 +171,7 @@ def _object_rows(
         yield number, values
 
 
-def _checked(items: Items) -> Items:
+def _checked(items: EncoderItems) -> EncoderItems:
     """The items; CimError for a blank one, and for an image that is no ordinary file."""
     name = items.column or items.modality
     for row, (value, place) in enumerate(zip(items.values, items.places, strict=True)):

@@ -42,7 +42,7 @@ def takes_no_mask(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class TextTokens:
     """The numbers of a text's tokens, those that stand for it, and whether its end was cut off.
 
     Numbers after the first `count` are padding.
@@ -111,12 +111,12 @@ class Tokens:
             )
         return int(number)
 
-    def of(self, text: str) -> Encoded:
+    def of(self, text: str) -> TextTokens:
         """The tokens of a text."""
         found = self._tokenizer.encode(text)
         numbers = list(found.ids)
         missing = 0 if self.length is None else self.length - len(numbers)
-        return Encoded(
+        return TextTokens(
             [*numbers, *[self._padding] * missing], len(numbers), bool(found.overflowing)
         )
 
