@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -117,9 +117,9 @@ def embed(options: EmbedOptions, say: Say = silent) -> EmbeddedRows:
     """Encode texts and images into the file `output`, an `.npz`, or an `.npy` for one modality.
 
     `items` is a table with the columns `text`, `image` or both, or a file or folder of one
-    modality. An image that several texts name is encoded once, and `text_to_image` says which
-    image belongs to each text. The encoder is a folder on this machine; nothing is downloaded and
-    nothing unpickled. Each item is run alone, so a row depends on its item and its encoder only.
+    modality. With both columns an image that several texts name is encoded once, and
+    `text_to_image` says which image belongs to each text. The encoder is a folder on this machine;
+    nothing is downloaded and nothing unpickled. Each item is run alone, so a row depends on its item and its encoder only.
     Rows are saved `batch` by `batch`; a call that was stopped continues after the last that was
     saved, and rows of other items or another encoder are made anew. Beside `output`,
     `<output>.provenance.json` says what the rows were made of. Raises CimError for items or an
@@ -134,7 +134,7 @@ def embed(options: EmbedOptions, say: Say = silent) -> EmbeddedRows:
         raise ArgumentError(
             "{output} {}: holds one array; expected .npz for texts and images", output
         )
-    encoders = [_encoder(one.modality, options) for one in sides]
+    encoders = _encoders(sides, options)
     parts = output.with_name(f".{output.name}.parts")
     with alone_in(parts, "embedding"):
         made = [
@@ -158,24 +158,31 @@ def embed(options: EmbedOptions, say: Say = silent) -> EmbeddedRows:
 
 
 def _sides(given: list[EncoderItems]) -> tuple[list[EncoderItems], IntArray | None]:
-    """Items of each modality, images once, and the row of each text's image if there are both."""
-    images = [one for one in given if one.modality == "image"]
-    if not images:
+    """Items of each modality; with texts, each image once, and the row of each text's image."""
+    if len(given) == 1:
         return given, None
-    once, rows = images[0].once()
-    return [one for one in given if one.modality == "text"] + [once], (
-        rows if len(given) == 2 else None
-    )
+    texts, images = given
+    once, rows = images.once()
+    return [texts, once], rows
 
 
-def _encoder(modality: str, options: EmbedOptions) -> ItemEncoder:
-    """The encoder of a modality; CimError for options that it does not need."""
-    if modality == "text":
-        folder = encoder_folder(options.encoder, Argument("encoder"))
-        return TextEncoder(folder, options.pooling)
-    if options.image_encoder is None:
-        return ImageEncoder(encoder_folder(options.encoder, Argument("encoder")))
-    return ImageEncoder(encoder_folder(options.image_encoder, Argument("image_encoder")))
+def _encoders(sides: list[EncoderItems], options: EmbedOptions) -> list[ItemEncoder]:
+    """The encoder of each modality; ArgumentError for an option of a modality that is not there."""
+    modalities = [one.modality for one in sides]
+    if options.pooling is not None and "text" not in modalities:
+        raise ArgumentError("{pooling} is of texts; expected it with {text}, a column")
+    if options.image_encoder is not None and "image" not in modalities:
+        raise ArgumentError("{image_encoder} is of images; expected it with {image}, a column")
+    name = Argument("encoder" if options.image_encoder is None else "image_encoder")
+    made: dict[str, Callable[[], ItemEncoder]] = {
+        "text": lambda: TextEncoder(
+            encoder_folder(options.encoder, Argument("encoder")), options.pooling
+        ),
+        "image": lambda: ImageEncoder(
+            encoder_folder(options.image_encoder or options.encoder, name)
+        ),
+    }
+    return [made[modality]() for modality in modalities]
 
 
 def _rows(
@@ -246,6 +253,7 @@ def _write(file: Path, made: Sequence[ItemRows], right: IntArray | None) -> None
     if right is not None:
         arrays["text_to_image"] = right
     paths = [path for one in made if one.items.modality == "image" for path in one.items.values]
-    if paths and not any(re.search(r"\s", path) for path in paths):  # an id has no spaces
+    apart = len(set(paths)) == len(paths) and not any(re.search(r"\s", path) for path in paths)
+    if paths and apart:  # ids have no spaces, and none stands twice
         arrays["image_ids"] = np.array(paths)
     np.savez(file, **arrays)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
@@ -124,10 +125,23 @@ class OnnxTower(Tower):
 
     def run(self, feeds: Mapping[str, Array]) -> Array:
         """The chosen output."""
-        return self._session.run(feeds)[self._output]
+        found: Any = self._session.run(feeds)[self._output]
+        numbers = isinstance(found, np.ndarray) and found.dtype.kind in "fiu"
+        if not numbers or found.ndim not in (2, 3) or len(found) != 1:
+            kind = (
+                f"shape {list(found.shape)} of {found.dtype}" if numbers else "no array of numbers"
+            )
+            raise CimError(
+                f"{self.file}: {self._output} is {kind} for one item; expected its row, or the "
+                "states of its tokens"
+            )
+        return np.asarray(found)
 
 
-REFUSALS = (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError)
+REFUSALS = (
+    *(OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(ZeroDivisionError, AssertionError, NotImplementedError, SafetensorError, ImportError),
+)
 """Errors of transformers on a folder that is not right."""
 
 

@@ -105,6 +105,14 @@ def test_a_folder_of_images_gives_rows_in_the_order_of_their_names(folder: Path)
     np.testing.assert_allclose(found["image"], expected, atol=2e-5)
 
 
+def test_a_column_of_images_alone_has_a_row_for_each_line(folder: Path) -> None:
+    output = folder / "images.npz"
+    assert run(folder, "images/captions.csv", "--image", "file", "-o", str(output)) == 0
+    found = np.load(output)
+    np.testing.assert_allclose(found["image"], [image_row(COLOURS[f]) for f in OF], atol=2e-5)
+    assert set(found) == {"image"}  # ids that stand twice would be none
+
+
 def test_another_encoder_of_the_images(folder: Path) -> None:
     write_image_encoder(folder / "images-only")
     (folder / "both" / "onnx" / "vision_model.onnx").unlink()
@@ -259,6 +267,14 @@ WRONG = {
     "an array for two": (
         (*TEXT, "--image", "file"),
         "--output {output}: holds one array; expected .npz for texts and images",
+    ),
+    "an encoder of no images": (
+        (*TEXT, "--image-encoder", "x"),
+        "--image-encoder is of images; expected it with --image",
+    ),
+    "pooling of images": (
+        ("--image", "file", "--pooling", "mean"),
+        "--pooling is of texts; expected it with --text",
     ),
     "no processor": (("--image", "file"), "both: has no preprocessor_config.json"),
     "no pooling": (TEXT, "expected --pooling mean or cls"),

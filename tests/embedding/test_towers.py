@@ -115,6 +115,13 @@ def as_long_as_the_text(folder: Path) -> None:
     write_graph(folder / "model.onnx", [node], inputs, {"row": ["n", "l"]}, {})
 
 
+def one_number(folder: Path) -> None:
+    node = helper.make_node("ReduceSum", ["input_ids"], ["sum"], keepdims=0)
+    cast = helper.make_node("Cast", ["sum"], ["row"], to=TensorProto.FLOAT)
+    inputs = {"input_ids": (TensorProto.INT64, ["n", "l"])}
+    write_graph(folder / "model.onnx", [node, cast], inputs, {"row": []}, {})
+
+
 def not_finite(folder: Path) -> None:
     write_text_encoder(folder, table=np.full_like(TABLE, np.nan))
 
@@ -136,6 +143,7 @@ ONNX: dict[str, tuple[Callable[[Path], None], str]] = {
     "both inputs": (both_inputs, "expected an encoder of text alone, which takes input_ids, att"),
     "two items": (batch_of_two, r"input_ids has shape \[2, 'l'\]; expected 2 axes, the first for"),
     "two outputs": (two_outputs, "gives a, b; expected one output, or text_embeds or"),
+    "one number": (one_number, r"row is shape \[\] of float32 for one item; expected its row, or"),
     "widths": (as_long_as_the_text, "gives rows of 4 and of 6 numbers; expected equally many"),
     "not finite": (not_finite, r"not finite for .*lines\.txt: line 1; expected others"),
     "elsewhere": (elsewhere, "has weights in another file, which is not read; export the encoder"),
