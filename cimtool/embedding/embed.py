@@ -119,11 +119,11 @@ def embed(options: EmbedOptions, say: Say = silent) -> EmbeddedRows:
     `items` is a table with the columns `text`, `image` or both, or a file or folder of one
     modality. With both columns an image that several texts name is encoded once, and
     `text_to_image` says which image belongs to each text. The encoder is a folder on this machine;
-    nothing is downloaded and nothing unpickled. Each item is run alone, so a row depends on its item and its encoder only.
-    Rows are saved `batch` by `batch`; a call that was stopped continues after the last that was
-    saved, and rows of other items or another encoder are made anew. Beside `output`,
-    `<output>.provenance.json` says what the rows were made of. Raises CimError for items or an
-    encoder that cannot be read.
+    nothing is downloaded and nothing unpickled. Each item is run alone, so a row depends on its
+    item and its encoder only. Rows are saved `batch` by `batch`; a call that was stopped continues
+    after the last that was saved, and rows of other items or another encoder are made anew. Beside
+    `output`, `<output>.provenance.json` says what the rows were made of. Raises CimError for items
+    or an encoder that cannot be read.
     """
     source, output = Path(options.items), Path(options.output)
     check_output(output, NPZ, NPY)

@@ -7,7 +7,6 @@ keys of `preprocessor_config.json`.
 from __future__ import annotations
 
 import io
-import math
 import struct
 import zlib
 from collections.abc import Mapping
@@ -39,6 +38,9 @@ MOST_PIXELS = 1 << 26
 
 LARGEST_SIDE = 4096
 """Most pixels of a side of what an encoder takes."""
+
+LARGEST_NUMBER = 1e6
+"""Numbers that normalise are less than this."""
 
 SIDE = f"an integer from 1 to {LARGEST_SIDE}"
 
@@ -119,9 +121,10 @@ class Preprocessing:
         mean, std = [0.0] * 3, [1.0] * 3
         if values.get("do_normalize", True):
             mean, std = values.get("image_mean", []), values.get("image_std", [])
-        numbers = [scale, *mean, *std]
-        plain = all(isinstance(one, int | float) and math.isfinite(one) for one in numbers)
-        if len(numbers) != 7 or not plain or min(scale, *std) <= 0:
+        lists = isinstance(mean, list) and isinstance(std, list) and len(mean) == len(std) == 3
+        numbers = [scale, *mean, *std] if lists else []
+        plain = all(type(one) in (int, float) and abs(one) < LARGEST_NUMBER for one in numbers)
+        if not lists or not plain or min(scale, *std) <= 0:
             raise ValueError(
                 "rescale_factor, image_mean and image_std are not a number and two lists of 3; "
                 "expected these"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,5 +121,4 @@ class Tokens:
 
 
 def _is_limit(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and FEWEST_TOKENS <= value <= MOST_TOKENS
+    return type(value) in (int, float) and FEWEST_TOKENS <= value <= MOST_TOKENS

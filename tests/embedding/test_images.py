@@ -73,6 +73,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "shapes of their own": ({"do_center_crop": False}, "expected crop_size, or size of both"),
     "two means": ({"image_mean": [0.5, 0.5]}, "a number and two lists of 3"),
     "a deviation of zero": ({"image_std": [1, 0, 1]}, "a number and two lists of 3"),
+    "a huge number": ({"image_mean": [10**400, 0, 0]}, "a number and two lists of 3"),
+    "no list": ({"image_mean": 1.5}, "a number and two lists of 3"),
     "a text for a list": ({"image_std": "abc"}, "a number and two lists of 3"),
 }
 

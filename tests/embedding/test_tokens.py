@@ -59,9 +59,10 @@ def test_the_limit_of_sentence_transformers_comes_first(folder: Path) -> None:
 
 
 def test_a_limit_that_stands_for_none(folder: Path) -> None:
-    config(folder, model_max_length=1e30)
-    with pytest.raises(CimError, match="says nowhere after how many tokens a text is cut"):
-        Tokens(folder, None)
+    for limit in (1e30, 10**400, 1, True, "12"):
+        config(folder, model_max_length=limit)
+        with pytest.raises(CimError, match="says nowhere after how many tokens a text is cut"):
+            Tokens(folder, None)
     config(folder, model_max_length=1e30, pad_token={"content": "[PAD]"})
     assert Tokens(folder, 6).most == 6
 
