@@ -56,7 +56,7 @@ class Tokens:
     """The tokenizer of a folder; texts are cut at `most` tokens, and padded to `length` if given.
 
     `most` is what sentence-transformers, else transformers, else the tokenizer itself would take.
-    Raises CimError if there is no tokenizer, or no limit.
+    Raises CimError if there is no tokenizer, or no limit, or `length` is none of a text.
     """
 
     def __init__(self, folder: Path, length: int | None) -> None:
@@ -65,6 +65,11 @@ class Tokens:
             raise CimError(
                 f"{folder}: has no {TOKENIZER}, so texts cannot be encoded; expected the encoder's "
                 "tokenizer beside it"
+            )
+        if length is not None and not _is_limit(length):
+            raise CimError(
+                f"{folder}: its model takes {length:,} tokens; expected {FEWEST_TOKENS} to "
+                f"{MOST_TOKENS:,}"
             )
         content = read_bounded(file, LARGEST_TOKENIZER)
         with needing("a text encoder"):

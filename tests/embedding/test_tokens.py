@@ -67,6 +67,12 @@ def test_a_limit_that_stands_for_none(folder: Path) -> None:
     assert Tokens(folder, 6).most == 6
 
 
+@pytest.mark.parametrize("length", [1, 10**12])
+def test_a_length_that_is_none_of_a_text(length: int, folder: Path) -> None:
+    with pytest.raises(CimError, match=f"its model takes {length:,} tokens; expected 4 to 65,536"):
+        Tokens(folder, length)
+
+
 def test_a_padding_that_is_not_known(folder: Path) -> None:
     config(folder, model_max_length=9, pad_token="[NONE]")
     with pytest.raises(CimError, match="texts are padded to 9 tokens, and no padding is known"):
