@@ -226,11 +226,12 @@ def small_variances(cache: Path, seed: int, folder: Path) -> Case:
 
 
 def of_rows(seen: Rows, unseen: Rows, seed: int, folder: Path) -> Case:
-    """Train on some rows, whose first ones calibrate."""
+    """Train on some rows, whose first ones calibrate; what is measured is kept as `unseen.npz`."""
     data, calibration = folder / "train.npz", folder / "calibration.npz"
     np.savez(data, **seen)
     first: Rows = taken(seen, np.arange(min(CALIBRATED, len(seen["video"]))))
     np.savez(calibration, **first)
+    np.savez(folder / "unseen.npz", **unseen)
     cimtool.train(data, folder / "model", seed=seed, resume=True, **SAMPLED)
     model = folder / "model" / BEST
     poly = fitted(model, data, 0.5, folder / "poly.json")
