@@ -119,7 +119,7 @@ GOALS = {
     "CLIP to CLIP, two-branch": "logit_rmse=0.005",
     "Wikipedia": "mc=200",
 }
-"""What `--drift` is asked for on each set."""
+"""The goal of `--drift` on each set."""
 
 SHOWN = {
     "logit RMSE": ("logit_rmse", 1),
