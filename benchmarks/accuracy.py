@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claim import EXACT, LOSS, Scores, figures_of
+from claim import EXACT, LOSS, MAP_LOSS, Scores, figures_of
 from compiled_scores import scores_of
 from data_sets import Case, case_of
 from harness import parser, report, use_threads
@@ -125,7 +125,7 @@ SHOWN = {
     "logit RMSE": ("logit_rmse", 1),
     "centred": ("centred_rmse", 1),
     "R@1 loss, points": (LOSS, 100),
-    "mAP loss, points": ("map_loss", 100),
+    "mAP loss, points": (MAP_LOSS, 100),
 }
 """Figures and their factors by the titles of the columns."""
 

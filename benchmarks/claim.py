@@ -78,7 +78,7 @@ CALIBRATED = 2048
 """Texts that calibrate the compiled model, with their videos."""
 
 EXACT = "exact"
-OVER_DRAWS, LOSS = "over_draws", "r1_loss"
+OVER_DRAWS, LOSS, MAP_LOSS = "over_draws", "r1_loss", "map_loss"
 
 Row = dict[str, str]
 
@@ -283,7 +283,7 @@ def figures_of(ways: Sequence[Scores], reference: FloatArray, truth: Truth) -> l
             if name not in left_out
         }
         if way.name != EXACT:
-            figures |= row.losses
+            figures |= {name: row.losses[name] for name in (LOSS, MAP_LOSS)}
         found.append(Measured(way.name, figures))
     return found
 
