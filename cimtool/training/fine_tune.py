@@ -313,9 +313,9 @@ def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: st
         if isinstance(value, Mapping):
             found[key] = with_tensors(value, new, name)
         elif isinstance(value, np.ndarray):
-            array = new.get(name, value)
+            array = single(new.get(name, value))
             # An encoder's, which numpy and torch know under types of their own.
-            array = array.astype(np.float32) if is_float8(array) else np.array(single(array))
+            array = array.astype(np.float32) if is_float8(array) else np.array(array)
             found[key] = torch.from_numpy(array)
         else:
             found[key] = value
