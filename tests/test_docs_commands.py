@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from c_tools import c_compiler
-from public_checkpoints import Shape, matched, prolip, siglip
+from public_checkpoints import Shape, matched, paired, probvlm, prolip, siglip
 from safetensors.torch import save_file
 
 from cimtool import api, cli
@@ -224,6 +224,8 @@ def public(folder: Path) -> None:
     np.savez(folder / "prolip-rows.npz", **made.rows())
     save_file(siglip(shape, made, "transformers", 4.7, -12.9), folder / "siglip.safetensors")
     np.savez(folder / "siglip-rows.npz", **made.rows_of_cls())
+    save_file(probvlm(24, 16), folder / "probvlm.safetensors")
+    np.savez(folder / "probvlm-rows.npz", **paired(24, 64))
 
 
 def bundles(folder: Path, files: DemoFiles) -> None:

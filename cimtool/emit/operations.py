@@ -45,6 +45,7 @@ from cimtool.ir.source import (
     LeakyRelu,
     LinearScore,
     Log,
+    LogGamma,
     PolynomialScore,
     Power,
     ProbitScore,
@@ -160,6 +161,40 @@ def _gate(writer: GraphWriter, op: Gate, types: Types, a: str, b: str) -> str:
 def _erf(writer: GraphWriter, op: Erf, types: Types, x: str) -> str:
     # ONNX Runtime has no Erf of double.
     return writer.cast(writer.node("Erf", writer.cast(x, "FLOAT")), writer.real)
+
+
+@ONNX.rule(LogGamma)
+def _log_gamma(writer: GraphWriter, op: LogGamma, types: Types, x: str) -> str:
+    """Stirling's series at y = x + 8, less the logarithm of x (x + 1) ... (x + 7).
+
+    ONNX has no such operator. For x above 0 the first term that is left out is below 1e-11.
+    """
+
+    def constant(value: float) -> str:
+        return writer.constant(np.float64(value), "DOUBLE")
+
+    x = writer.cast(x, "DOUBLE")
+    product = x
+    for step in range(1, STIRLING_STEPS):
+        product = writer.node("Mul", product, writer.node("Add", x, constant(step)))
+    y = writer.node("Add", x, constant(STIRLING_STEPS))
+    inverse = writer.node("Reciprocal", y)
+    square = writer.node("Mul", inverse, inverse)
+    series = constant(STIRLING[-1])
+    for coefficient in reversed(STIRLING[:-1]):
+        series = writer.node("Add", writer.node("Mul", series, square), constant(coefficient))
+    series = writer.node("Mul", series, inverse)
+    powers = writer.node("Mul", writer.node("Sub", y, constant(0.5)), writer.node("Log", y))
+    leading = writer.node("Add", writer.node("Sub", powers, y), constant(np.log(2 * np.pi) / 2))
+    whole = writer.node("Add", leading, series)
+    return writer.cast(writer.node("Sub", whole, writer.node("Log", product)), writer.real)
+
+
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
+"""B_2k / (2k (2k - 1)), the coefficients of y^(1 - 2k) (https://dlmf.nist.gov/5.11.E1)."""
+
+STIRLING_STEPS = 8
+"""Steps of `gamma(x + 1) = x gamma(x)` by which the argument of the series is moved up."""
 
 
 @ONNX.rule(Elu)
