@@ -98,7 +98,7 @@ def part_of(rows: Rows, images: Array) -> dict[str, Array]:
 
 
 def encoded(model: Path, rows: Rows) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
-    """What both towers of a checkpoint give for rows, `mu` and `s` [n, d], in float64."""
+    """Both towers of a checkpoint run on rows: `mu` and `s` [n, d], in float64."""
     _, (text, video) = read_towers(read_checkpoint(model))
     given = (rows[name].astype(np.float64) for name in ("text", "image"))
     units = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in given)
