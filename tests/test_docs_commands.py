@@ -100,6 +100,8 @@ ALWAYS = {
     "tune": ("--weight-bits", "--activation-bits"),
 }
 """Options that these commands get where the page leaves them to their defaults."""
+SOLVED = "model.variance=posterior"
+"""The option of a model that takes no epochs."""
 
 
 def arguments_of(command: str) -> list[str]:
@@ -114,7 +116,7 @@ def arguments_of(command: str) -> list[str]:
         for option, value in (("--target", "isaac-rram-128"), ("--grid", "weight_bits=8")):
             words += [] if option in words else [option, value]
     for option in ALWAYS.get(words[0], ()):
-        words += [] if option in words else [option, ""]
+        words += [] if option in words or SOLVED in words else [option, ""]
     return [program, words[0], *map(smaller, words[:-1], words[1:])]
 
 

@@ -94,9 +94,14 @@ def _differences(card: ModelCard, settings: Settings, program: Program) -> Itera
 
 
 def _of_layout(card: ModelCard, program: Program) -> Iterator[Difference]:
-    """A layout that takes unit rows is named if and only if the layers have its names."""
+    """A layout that takes unit rows is named if and only if the layers have its names.
+
+    Without layers, as of layout `frozen` under a head of points, no name says which it is.
+    """
     graphs = program.text, program.video
     names = {name for graph in graphs for name in graph.operations(CrossbarMvm)}
+    if not names:
+        return
     for layout in Layout.family.values():
         own = names <= set(layout.layers)
         if layout.unit_rows and card.layout != ONNX_LAYOUT and own != (card.layout == layout.name):
