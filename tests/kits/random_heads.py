@@ -26,8 +26,10 @@ from cimtool.handoff.c.part import write_c
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.csd import CsdRanking
 from cimtool.ir.heads.inclusion import InclusionHead
+from cimtool.ir.heads.maxsim import MaxSim
 from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Graph, Program, as_inputs
+from cimtool.loading.tokens import per_token
 from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Runner
 
@@ -46,6 +48,7 @@ HEADS: dict[str, Callable[[Rng], Head]] = {
     "probcosine": probcosine,
     "inclusion": lambda rng: InclusionHead(),
     "csd-ranking": lambda rng: CsdRanking(),
+    "maxsim": lambda rng: MaxSim(*map(int, rng.integers(1, 9, 2))),
 }
 
 
@@ -63,11 +66,17 @@ def random_matcher(seed: int, head: str, least_bits: int = 4) -> RandomMatcher:
     rng = np.random.default_rng(seed)
     width, d = int(rng.integers(1, 9)), int(rng.integers(1, 13))
     towers = tuple(_tower(rng, width, d) for _ in range(2))
-    trained = assemble(*towers, HEADS[head](rng))
+    scored = HEADS[head](rng)
+    counts = scored.tokens if isinstance(scored, MaxSim) else (1, 1)
+    if isinstance(scored, MaxSim):
+        towers = tuple(map(per_token, towers, counts))
+    trained = assemble(*towers, scored)
     target = str(rng.choice(TARGETS))
     bits = {key: int(rng.integers(least_bits, 9)) for key in ("feature_bits", "activation_bits")}
-    text = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
-    video = rng.normal(size=(int(rng.integers(4, 24)), width)) + rng.normal(size=width)
+    text, video = (
+        rng.normal(size=(int(rng.integers(4, 24)), count * width)) + rng.normal(size=count * width)
+        for count in counts
+    )
     program = compile_program(trained, job(text, video, target, **bits), silent)[-1].program
     more = {"text": text, "video": video}
     # Some rows are beyond those that calibrated it.

@@ -13,7 +13,7 @@ from cimtool.base.named import Named
 from cimtool.base.typed_fields import made_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
-from cimtool.ir.source import Exp
+from cimtool.ir.source import Exp, L2Normalize
 from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, real
 
@@ -51,13 +51,14 @@ class ScoreConstants:
     """Constants of a score, from files and options; a head takes the ones that it needs.
 
     `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's, of a
-    distance, or scale and offset of a cosine.
+    distance, or scale and offset of a cosine. `tokens` are those of a text and of a video.
     """
 
     file: str
     polynomial: Polynomial | None = None
     a: float | None = None
     b: float | None = None
+    tokens: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Head(Named):
     """True if a and b say a matching probability E[sigmoid(b - a D)] of its items."""
     scales_cosine: ClassVar[bool] = False
     """True if a and b, where they are given, scale its cosine: a c + b."""
+    takes_tokens: ClassVar[bool] = False
+    """True if an item is several vectors: its projectors are applied to each token of a row."""
     is_surrogate: ClassVar[bool] = False
     """True if its score was fitted to that probability, from which its drift is measured."""
 
@@ -182,6 +185,14 @@ class CosineHead(Head):
     def limited(self) -> Mapping[str, str]:
         """The cosine itself, at twice what unit rows can give."""
         return {"cosine": "mu.mu"}
+
+
+def unit_norm(builder: Builder, mu: str) -> str:
+    """Add a norm of the rows of mu, unless the projector ends in one."""
+    last = builder.by_name.get(mu)
+    if last is not None and isinstance(last.op, L2Normalize) and not last.op.least:
+        return mu
+    return builder.add("mu_unit", L2Normalize(), mu)
 
 
 def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
