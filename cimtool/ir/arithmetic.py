@@ -246,6 +246,10 @@ class SumOfMaxima(Arithmetic, name="sum_of_maxima"):
     rows: int
     columns: int
 
+    @property
+    def numbers_of_pair(self) -> int:
+        return self.rows * self.columns
+
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
         if len(x.shape) != 2 or min(self.rows, self.columns) < 1:

@@ -20,13 +20,14 @@ MOST_TOKENS = 32
 def of_each_token(layout: type[Layout], weights: Weights) -> Graph:
     """The layout's tower, applied to each token of a row; the data's width gives their number.
 
-    Raises CimError if it is not known or more than MOST_TOKENS, or if the layout makes one vector
-    of tokens itself.
+    Raises CimError if it is not known or more than MOST_TOKENS, or if the layout takes all tokens
+    at once, or rows that are normalised.
     """
-    if layout.reads_tokens:
+    if layout.reads_tokens or layout.unit_rows:
+        takes = "the tokens of an item at once" if layout.reads_tokens else "rows of unit norm"
         raise CimError(
-            f'{weights.file}: layout "{layout.name}" makes one vector of the tokens of a row; '
-            "expected another head, or a projector of single tokens"
+            f'{weights.file}: layout "{layout.name}" takes {takes}; expected a projector of single '
+            "tokens, or another head"
         )
     tower = layout.tower(replace(weights, row_width=None))
     width = tower.extent("x")

@@ -96,6 +96,11 @@ class Head(Named):
         return ("mu.mu",)
 
     @property
+    def tokens(self) -> tuple[int, int]:
+        """Vectors of a text and of a video: 1, unless the head takes tokens."""
+        return 1, 1
+
+    @property
     def predicts_logit(self) -> bool:
         """True if the score is the logit of a matching probability."""
         return self.is_sampled
