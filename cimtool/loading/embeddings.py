@@ -355,7 +355,7 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
     if (key := one_of(values, TRUTH)) is not None:
         both = key.replace("_to_", " and ")
         raise CimError(f"holds {ALONE} and {key}; expected {both} with it, or {ALONE} without")
-    rows = finite_rows(values[ALONE], ALONE)
+    rows, tokens = item_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
     named = ids_in(values, IDS[ALONE], len(rows))
     ids = {} if named is None else dict.fromkeys(MODALITIES, named)
@@ -368,6 +368,7 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
         alone=True,
         unread=others,
         known_ids=ids,
+        tokens=(tokens, tokens),
     )
     return replace(found, compared=comparisons_in(values, len(rows)))
 

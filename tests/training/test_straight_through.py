@@ -44,6 +44,13 @@ def test_the_largest_weight_of_each_output_is_the_largest_integer() -> None:
     assert whole.tolist() == [[4.0, -7.0, 2.0], [0.0, 0.0, 0.0]]
 
 
+def test_maxima_of_pairs_are_those_of_arrays() -> None:
+    op, x = SumOfMaxima(2, 3), np.random.default_rng(0).normal(size=(8, 15))
+    site = Site(Node("maxima", op, ("x",)), GraphPlan(Graph("score", {}, (), {}), {}, {}), {}, None)
+    found = STRAIGHT_THROUGH.of(op)(op, site, torch.from_numpy(x))
+    np.testing.assert_array_equal(found.numpy(), op.run(x))
+
+
 @pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])
 def test_it_computes_what_the_compiled_program_computes(
     model: str, compiler_of: Callable[..., Compiler], request: pytest.FixtureRequest

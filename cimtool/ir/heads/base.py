@@ -251,5 +251,6 @@ def raw_heads() -> list[str]:
 
 
 def point_heads() -> list[str]:
-    """The names of the heads that need no variance."""
-    return sorted(name for name, head in Head.family.items() if not head.needs_variance)
+    """The names of the heads that need no variance, for items of one vector."""
+    found = (name for name, head in Head.family.items() if not head.needs_variance)
+    return sorted(name for name in found if not Head.family[name].takes_tokens)
