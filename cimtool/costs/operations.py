@@ -11,7 +11,17 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum, SumOfMaxima
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Sum,
+    SumOfMaxima,
+)
 from cimtool.ir.backends import COSTS
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Graph, Node

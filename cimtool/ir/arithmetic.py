@@ -255,7 +255,7 @@ class SumOfMaxima(Arithmetic, name="sum_of_maxima"):
         if len(x.shape) != 2 or min(self.rows, self.columns) < 1:
             raise ValueError(f"{shape_text(x.shape)} has no pairs of {self.rows} x {self.columns}")
         (rows, symbol), items = rows_of_item(x.shape[0]), self._items(x.shape[1])
-        if rows != self.rows or x.is_integer and x.unit.min() != x.unit.max():
+        if rows != self.rows or (x.is_integer and x.unit.min() != x.unit.max()):
             raise ValueError(f"{x.shape[0]} rows are of other pairs, or numbers of several units")
         lo, hi = (self._largest(bound) * self.rows for bound in (x.lo, x.hi))
         return number_type((symbol, items), lo, hi, x.scale if x.scale is None else x.unit.min())

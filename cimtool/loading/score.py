@@ -83,9 +83,7 @@ def read_score(
     return kind.trained(known), known
 
 
-def named_head(
-    file: str, content: Mapping[str, Any], wanted: ScoreOptions
-) -> type[Head] | None:
+def named_head(file: str, content: Mapping[str, Any], wanted: ScoreOptions) -> type[Head] | None:
     """The head that the caller names, or else the checkpoint; None if neither does."""
     if wanted.head is not None:
         return Head.named(wanted.head, Argument("head"))

@@ -10,7 +10,18 @@ from cimtool.costs.operations import Operations, digital
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Store, Sum, SumOfMaxima
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Store,
+    Sum,
+    SumOfMaxima,
+)
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder

@@ -176,7 +176,9 @@ def test_maxima_of_pairs_are_the_same_in_every_form(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, columns, texts, videos = (int(n) for n in rng.integers(1, 7, 4))
     lo, hi = np.sort(rng.integers(-(10**6), 10**6, 2)).tolist()
-    known = integer((f"{rows}n" if rows > 1 else "n", f"{columns}m" if columns > 1 else "m"), lo, hi, 0.5)
+    known = integer(
+        (f"{rows}n" if rows > 1 else "n", f"{columns}m" if columns > 1 else "m"), lo, hi, 0.5
+    )
     x = rng.integers(lo, hi, (texts * rows, videos * columns), endpoint=True)
     wanted = [
         [

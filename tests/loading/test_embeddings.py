@@ -304,9 +304,7 @@ def test_tokens_of_an_item_come_in_one_row(tmp_path: Path) -> None:
     assert read.tokens == (4, 2)
     np.testing.assert_array_equal(read.text, TOKENS.reshape(2, 12))
     for data in (tmp_path / "both.npz", tmp_path / "video.npy", read, {"video": TOKENS[:, :2]}):
-        np.testing.assert_array_equal(
-            read_rows(data, "video", model), TOKENS[:, :2].reshape(2, 6)
-        )
+        np.testing.assert_array_equal(read_rows(data, "video", model), TOKENS[:, :2].reshape(2, 6))
     flat = {"text": TOKENS.reshape(2, -1), "video": TOKENS[:, :2].reshape(2, -1)}
     assert read_data(flat, model).tokens == (4, 2), "the model knows them"
     alone = read_data({"rows": TOKENS}, of_tokens())
@@ -314,14 +312,14 @@ def test_tokens_of_an_item_come_in_one_row(tmp_path: Path) -> None:
 
 
 def test_other_numbers_of_tokens_are_one_sentence() -> None:
-    with pytest.raises(CimError, match="^embeddings: video has 4 tokens for each item; model "):
+    with pytest.raises(CimError, match=r"^embeddings: video has 4 tokens for each item; model "):
         read_data({"text": TOKENS, "video": TOKENS}, of_tokens(4, 2))
-    with pytest.raises(CimError, match="text has 4 tokens for each item; .* expects 6 tokens"):
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; .* expects 6 tokens"):
         read_rows({"text": TOKENS}, "text", of_tokens(6))
     turned = TOKENS.reshape(2, 3, 4)  # as many numbers
-    with pytest.raises(CimError, match="text has 3 tokens for each item; .* expects 4 tokens"):
+    with pytest.raises(CimError, match=r"text has 3 tokens for each item; .* expects 4 tokens"):
         read_rows({"text": turned}, "text", of_tokens())
-    with pytest.raises(CimError, match="text has 4 tokens for each item; .* expects one row"):
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; .* expects one row"):
         read_rows({"text": TOKENS}, "text", card(12))
     ragged = np.empty(2, object)
     ragged[:] = [TOKENS[0], TOKENS[1, :2]]
@@ -331,7 +329,7 @@ def test_other_numbers_of_tokens_are_one_sentence() -> None:
 
 def test_vectors_are_required_where_nothing_scores_tokens() -> None:
     require_vectors(embeddings_of({"text": CAPTIONS, "video": CLIPS}))
-    with pytest.raises(CimError, match="text has 4 tokens for each item; expected one row"):
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; expected one row"):
         require_vectors(embeddings_of({"text": TOKENS, "video": TOKENS}))
 
 

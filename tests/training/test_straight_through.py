@@ -8,10 +8,15 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
+from cimtool.ir.arithmetic import SumOfMaxima
+from cimtool.ir.backends import STRAIGHT_THROUGH
+from cimtool.ir.program import Graph, Node
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.fine_tune import layer_tensors
 from cimtool.training.straight_through import (
     Compiler,
+    GraphPlan,
+    Site,
     StoredFormat,
     column_integers,
     forward,
