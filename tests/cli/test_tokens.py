@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 from cimtool import api
 from cimtool.emit.runtime import Session
+from cimtool.hardware.mvm import CrossbarMvm
 
 WIDTH, D, ITEMS, HELD = 10, 8, 40, 24
 TEXT, VIDEO = 3, 4
@@ -133,8 +134,24 @@ def test_a_gallery_of_tokens_goes_into_the_memory(
     assert cimtool(*files.compile(tmp_path / "b", **mapped)).status == 0
     done = cimtool("program", tmp_path / "b", "--gallery", files.held, "-o", tmp_path / "held")
     assert done.status == 0
-    assert f"{D} x {HELD * VIDEO}" in done.out
+    assert f"{D} x {HELD} x {VIDEO}" in done.out
     assert cimtool("verify", tmp_path / "held", "--data", files.held).status == 0
+    query = api.cost(tmp_path / "held").query
+    text, own = api.cost(tmp_path / "held").text, api.load(tmp_path / "held").bundle.program
+    (product,) = own.score.operations(CrossbarMvm).values()
+    cycles, slices = len(product.crossbar.cycles), product.crossbar.slices
+    # Each of a text's tokens drives all columns, one for each token of an item.
+    assert query is not None
+    assert query.conversions - text.conversions == TEXT * cycles * HELD * VIDEO * slices
+
+
+def test_a_shortlist_of_tokens_and_an_estimate_of_their_columns_are_refused(
+    files: Files, bundle: Path, cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    ran = cimtool(*files.compile(tmp_path / "b", **{"score-mapping": "hybrid"}))
+    assert (ran.status, "the score does not use ed" in ran.sentence) == (2, True)
+    (way,) = (one for one in api.cost(bundle, gallery=50).ways if one.kind == "in the memory")
+    assert str(way.refused).startswith("an item of several tokens has a column for each")
 
 
 def test_tokens_encoded_in_python_may_be_an_axis(files: Files, bundle: Path) -> None:
