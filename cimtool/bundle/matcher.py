@@ -47,8 +47,8 @@ class Matcher(Result):
 
     @cached_property
     def simulator(self) -> Simulator:
-        """The compiled program with its constants packed."""
-        return Simulator(self.bundle.program, device=self.device)
+        """The compiled program; its constants are packed when there is much to compute."""
+        return Simulator(self.bundle.program, device=self.device, little=True)
 
     def encode_text(self, x: Array) -> dict[str, Array]:
         """The integer features that the head stores, of text embeddings [n, width]."""

@@ -61,6 +61,7 @@ def format_text(
         taps_fields=TAPS_FIELDS,
         cam_fields=CAM_FIELDS,
         dies_fields=DIES_FIELDS,
+        sums=any(part.checks or part.goals for part in parts),
         worked=list(Worked(source.layers[0]).lines()) if "taps" in shown else [],
     )
     return text + "\n"

@@ -20,12 +20,15 @@ from cimtool.handoff.layers import HandoffPart, HandoffSource
 from cimtool.handoff.layout import LAYOUT, layout_of, part_bytes
 from cimtool.handoff.steps import STEPS_FILE, steps_text
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
+from cimtool.handoff.unchanged import GOAL, LIST, PROGRAM, goal_lines, list_text
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_file
 
 FORMAT_VERSION = 1
 README, MAKEFILE = "README.md", "Makefile"
+BUILD = "build"
+"""The folder of what the Makefile's goals make."""
 
 PARTS: tuple[HandoffPart, ...] = (
     *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART, CAM_PART),
@@ -37,8 +40,8 @@ PARTS: tuple[HandoffPart, ...] = (
 class HandoffExporter(Exporter):
     """Base of the exporters of a hand-off or some parts of it: a folder for each part.
 
-    Beside them lie `handoff.json`, a README and, where there are checks, a Makefile; with numbers
-    of layers also `steps.txt`, FORMAT.md and `layout.json`.
+    Beside them lie `handoff.json`, a README and, where there are checks, a Makefile with
+    `files.sha256`; with numbers of layers also `steps.txt`, FORMAT.md and `layout.json`.
     """
 
     counted = True
@@ -46,10 +49,13 @@ class HandoffExporter(Exporter):
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """The names that an earlier export's `handoff.json` lists; none without this file."""
+        """The names that an earlier export's `handoff.json` lists, and what its goals made.
+
+        None without this file.
+        """
         names = names_listed(folder / HANDOFF)
         first = {part for name in names for part in Path(name).parts[:1]}
-        return {HANDOFF, *first} if first else set()
+        return {HANDOFF, BUILD, *first} if first else set()
 
     @classmethod
     def expected_bytes(cls, bundle: Bundle, request: Request) -> dict[str, int]:
@@ -69,8 +75,6 @@ class HandoffExporter(Exporter):
             (folder / part.folder).mkdir()
             part.write(source, folder / part.folder)
         checked = any(part.checks or part.goals for part in parts)
-        if checked:
-            (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
         numbers = any(part.formats for part in parts)
         if numbers:
             steps = steps_text(source.layers, source.lanes, source.search)
@@ -92,8 +96,12 @@ class HandoffExporter(Exporter):
         )
         (folder / README).write_text(explained + "\n", "utf-8")
         described = _described(bundle, request, parts)
-        files = (file for file in sorted(folder.rglob("*")) if file.is_file())
-        digests = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
+        digests = _digests(folder, sorted(folder.rglob("*")))
+        if checked:
+            listed = list_text(digests)
+            (folder / LIST).write_text(listed, "utf-8")
+            (folder / MAKEFILE).write_text(_makefile(parts, listed), "utf-8")
+            digests |= _digests(folder, [folder / LIST, folder / MAKEFILE])
         text = json.dumps({**described, "files": digests}, indent=1) + "\n"
         (folder / HANDOFF).write_text(text, "utf-8")
 
@@ -145,17 +153,26 @@ def _told(part: HandoffPart, folder: Path) -> dict[str, str]:
     }
 
 
-def _makefile(parts: list[HandoffPart]) -> str:
-    """The Makefile: goal `check` runs the checks of all parts; the parts' other goals follow."""
+def _digests(folder: Path, files: list[Path]) -> dict[str, str]:
+    """The SHA-256 of files of `folder` by their paths in it; folders are left out."""
+    return {one.relative_to(folder).as_posix(): sha256(one) for one in files if one.is_file()}
+
+
+def _makefile(parts: list[HandoffPart], listed: str) -> str:
+    """The Makefile: goal `check` runs the checks of all parts; the parts' other goals follow.
+
+    Each needs that no file of `files.sha256`, whose content is `listed`, has changed.
+    """
     settings = {name: value for part in parts for name, value in part.settings.items()}
     checks = [line for part in parts for line in part.checks]
     goals = {"check": tuple(checks)} if checks else {}
     goals |= {name: lines for part in parts for name, lines in part.goals.items()}
     lines = [f"{name} ?= {value}" for name, value in settings.items() if name != "CC"]
     lines = [f"CC = {settings['CC']}", *lines] if "CC" in settings else lines
-    lines += ["", f".PHONY: {' '.join(goals)}"]
+    lines += [f"SHA256 ?= {PROGRAM}", "", f".PHONY: {' '.join([*goals, GOAL])}"]
     for goal, commands in goals.items():
-        lines += ["", f"{goal}:", "\t@mkdir -p build", *(f"\t{line}" for line in commands)]
+        lines += ["", f"{goal}: {GOAL}", *(f"\t{line}" for line in commands)]
+    lines += ["", f"{GOAL}:", f"\t@mkdir -p {BUILD}", *(f"\t{one}" for one in goal_lines(listed))]
     return "\n".join(lines) + "\n"
 
 

@@ -200,7 +200,7 @@ class Worked:
         found = x * m + (1 << s - 1) >> s
         return (
             f"**Requantisation** `{place}`: {''.join(steps)}({x} * {m} + {1 << s - 1}) >> {s} = "
-            f"{found}, within {lo} to {hi} {min(max(found, lo), hi)}, line {line} of "
+            f"{found}; limited to {lo} to {hi}, it is {min(max(found, lo), hi)}, line {line} of "
             f"`taps/{place}/requantised.hex`."
         )
 

@@ -18,6 +18,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
 from cimtool.ir.types import Type, numbers_of_item, rows_of_item
 from cimtool.simulation.device import Device
+from cimtool.simulation.work import LITTLE, readable_work
 
 ROW_BLOCK = 256
 """Rows of a projector that are computed at a time."""
@@ -258,28 +259,42 @@ def run_rows(graph: Graph, x: Array) -> dict[str, Array]:
 class Simulator:
     """Encodes items and scores pairs with a program of any stage.
 
-    A graph is prepared when it is first used.
+    A graph is prepared when it is first used. If `little` is set, its readable operations run as
+    long as all that was asked of it is little work: kernels may have to be compiled first.
     """
 
-    def __init__(self, program: Program, fast: bool = True, device: str | None = None):
+    def __init__(
+        self,
+        program: Program,
+        fast: bool = True,
+        device: str | None = None,
+        *,
+        little: bool = False,
+    ):
         self.program = program
         self._graphs = {graph.name: graph for graph in program.graphs}
         self._runners: dict[str, Runner] = {}
         self._form = fast, device
+        self._work: dict[str, int] | None = {} if little and fast and device is None else None
 
-    def runner(self, name: str) -> Runner:
-        """The runner of the graph with this name."""
+    def runner(self, name: str, **items: int) -> Runner:
+        """The runner of the graph with this name, for so many items `n`, and `m` of pairs."""
+        if self._work is not None and name not in self._runners:
+            graph = self._graphs[name]
+            self._work[name] = self._work.get(name, 0) + readable_work(graph, items)
+            if self._work[name] <= LITTLE:
+                return Runner(graph, fast=False)
         if name not in self._runners:
             self._runners[name] = Runner(self._graphs[name], *self._form)
         return self._runners[name]
 
     def encode(self, modality: str, x: Array) -> dict[str, Array]:
         """Compute features of embeddings `x` [n, width] of one modality, in blocks of rows."""
-        return self.runner(modality).encode(x)
+        return self.runner(modality, n=len(x)).encode(x)
 
     def values(self, modality: str, x: Array, names: Sequence[str]) -> dict[str, Array]:
         """Compute named inner values of one projector for embeddings `x`, in blocks of rows."""
-        return self.runner(modality).rows_of(x, names)
+        return self.runner(modality, n=len(x)).rows_of(x, names)
 
     def score(
         self,
@@ -334,7 +349,8 @@ class Simulator:
         columns: int,
         names: Sequence[str] | None,
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        runner, rows = self.runner(graph), len(text["mu"])
+        rows = len(text["mu"])
+        runner = self.runner(graph, n=rows, m=columns)
         outputs = runner.graph.outputs
         wanted = tuple(outputs.values() if names is None else names)
         shapes = [runner.graph.types[name].shape for name in wanted]

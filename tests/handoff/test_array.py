@@ -167,8 +167,8 @@ def test_a_macro_may_pad_its_own_ports(simulator: str, handoff: Path, tmp_path: 
         ("MULTIPLEXED=0", "1 to 255"),
         ("MULTIPLEXED=x", "1 to 255"),
         ("MULTIPLEXED=1000", "1 to 255"),
-        ("TIMEOUT=x", "1 to 999999999"),
-        ("TIMEOUT=-1", "1 to 999999999"),
+        ("TIMEOUT=x", "2 to 999999999"),
+        ("TIMEOUT=-1", "2 to 999999999"),
         ("VECTORS=1e3", "0 to 999999999"),
     ],
 )

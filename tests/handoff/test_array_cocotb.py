@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import counts, keep_directed, run_cocotb, run_goal
+from handoff_runs import counts, keep_directed, list_anew, run_cocotb, run_goal
 
 
 @pytest.mark.thorough(
@@ -42,6 +42,7 @@ def test_a_wrong_column_fails(right: str, wrong: str, handoff: Path, tmp_path: P
     text = source.read_text("utf-8")
     assert text.count(right) == 1
     source.write_text(text.replace(right, wrong), "utf-8")
+    list_anew(folder)
     done = run_cocotb(folder)
     assert counts(done.stdout)["converter"][1] > 0
     assert done.returncode != 0
@@ -55,6 +56,7 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path) -> None:
     )
     assert changed == 1
     file.write_text(text, "utf-8")
+    list_anew(folder)
     done = run_cocotb(folder)
     # A sum is compared in every lane of its slice.
     assert counts(done.stdout)["converter"][1] == 8
@@ -74,6 +76,7 @@ def test_a_file_that_was_cut_is_told(handoff: Path, tmp_path: Path) -> None:
     file = folder / "directed" / "text.fc1" / "converter.txt"
     lines = file.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:-1]), "utf-8")
+    list_anew(folder)
     done = run_cocotb(folder)
     told = f"converter.txt has {len(lines) - 1} lines; expected {len(lines)} (steps.txt)"
     assert f"FAIL: directed/text.fc1/{told}" in done.stderr

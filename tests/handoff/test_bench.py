@@ -16,6 +16,7 @@ from handoff_runs import (
     counts,
     handoff_of,
     lint,
+    list_anew,
     run_goal,
     shown_faults,
     with_changed_line,
@@ -164,6 +165,7 @@ def test_a_file_that_was_cut_is_told(file: str, handoff: Path, tmp_path: Path) -
     folder = Path(shutil.copytree(handoff, tmp_path / "copy"))
     lines = (folder / file).read_text("utf-8").splitlines(keepends=True)
     (folder / file).write_text("".join(lines[:-1]), "utf-8")
+    list_anew(folder)
     done = run_goal(folder, "icarus")
     assert re.search(f"FAIL: {CUT[file]}", done.stdout + done.stderr)
     assert done.returncode != 0
@@ -175,6 +177,7 @@ def test_steps_without_a_layer_are_told(handoff: Path, tmp_path: Path) -> None:
     text = (folder / "steps.txt").read_text("utf-8")
     kept = [line for line in text.splitlines(keepends=True) if "text.fc1" not in line]
     (folder / "steps.txt").write_text("".join(kept), "utf-8")
+    list_anew(folder)
     done = run_goal(folder, "icarus")
     wanted = len(text.splitlines())
     told = f"FAIL: steps.txt has {len(kept)} lines; expected {wanted}"
@@ -193,6 +196,7 @@ def test_a_source_that_changed_is_compiled_anew(file: str, handoff: Path, tmp_pa
     right = "bit_line(planes, drive, negative)"
     assert text.count(right) == 1
     (copy / file).write_text(text.replace(right, f"1 + {right}"), "utf-8")
+    list_anew(copy)
     done = run_goal(copy, "icarus", macro)
     assert done.returncode != 0
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == "sums"

@@ -45,7 +45,7 @@ def test_parts_have_the_files_of_a_whole_hand_off(
     folder = tmp_path / "part"
     export_bundle(read_bundle(small_bundle), kind, folder)
     assert {one.name for one in folder.iterdir() if one.is_dir()} == FOLDERS[kind]
-    about = {"handoff.json", "README.md", "FORMAT.md", "layout.json", "Makefile"}
+    about = {"handoff.json", "README.md", "FORMAT.md", "layout.json", "Makefile", "files.sha256"}
     for file in folder.rglob("*"):
         name = file.relative_to(folder)
         if file.is_file() and str(name) not in about:

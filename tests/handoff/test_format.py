@@ -349,7 +349,7 @@ def test_the_page_explains_every_file_and_field_with_lines_of_this_hand_off(
         width = 4 * len(digits)
         assert int(digits, 16) - int(value) in (0, 1 << width)
     worked = re.findall(r"= (-?\d+), lane 0 of line (\d+) of `(\S+)`", page)
-    worked += re.findall(r"(?:it is|to \d+) (-?\d+), line (\d+) of `(\S+)`", page)
+    worked += re.findall(r"it is (-?\d+), line (\d+) of `(\S+)`", page)
     assert len(worked) >= 3
     for value, line, file in worked:
         found = (tmp_path / "here" / file).read_text().splitlines()[int(line) - 1][-16:]

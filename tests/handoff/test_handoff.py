@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from c_tools import STRICT, c_compiler, differing, make
+from handoff_runs import list_anew
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
@@ -99,6 +100,7 @@ def test_a_changed_number_is_found(handoff: Path, tmp_path: Path, place: int) ->
     numbers = bytearray((folder / "c" / "expected.bin").read_bytes())
     numbers[8 * place] ^= 1
     (folder / "c" / "expected.bin").write_bytes(numbers)
+    list_anew(folder)
     done = make(folder)
     assert done.returncode == 2
     assert "expected" in done.stderr
@@ -120,6 +122,7 @@ def test_a_changed_tap_from_end_to_end_is_found(
     lines = file.read_text("ascii").splitlines()
     lines[line] = f"{int(lines[line], 16) ^ 1:016x}"
     file.write_text("\n".join(lines) + "\n", "ascii")
+    list_anew(folder)
     done = make(folder)
     assert done.returncode == 2
     number = 1 if line == 0 else len(lines)
@@ -135,6 +138,7 @@ def test_taps_of_another_length_are_found(handoff: Path, tmp_path: Path, change:
         file.unlink()
     else:
         file.write_text(text + text[:17] if change == "longer" else text[:-17], "ascii")
+    list_anew(folder)
     done = make(folder)
     assert done.returncode == 2
     assert "check: taps/score/ed.hex: " in done.stderr
@@ -147,6 +151,7 @@ def test_a_number_that_is_missing_or_left_over_is_found(
     folder = shutil.copytree(handoff, tmp_path / "copy")
     numbers = (folder / "c" / "expected.bin").read_bytes()
     (folder / "c" / "expected.bin").write_bytes((numbers + bytes(8))[: len(numbers) + change])
+    list_anew(folder)
     done = make(folder)
     assert done.returncode == 2
     assert "check: c/expected.bin: expected" in done.stderr

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 from handoff_bench import Bench
-from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_changed_line
+from handoff_runs import (
+    TAPS,
+    counts,
+    handoff_of,
+    list_anew,
+    run_cocotb,
+    run_goal,
+    with_changed_line,
+)
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
@@ -103,6 +111,7 @@ def test_the_column_of_each_kind_agrees_in_cocotb(handoff: Path, tmp_path: Path)
     none = re.sub(r"^(direct \S+ \d+) \d+$", r"\1 0", steps, flags=re.MULTILINE)
     assert none != steps
     (folder / "steps.txt").write_text(none, "utf-8")
+    list_anew(folder)
     done = run_cocotb(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     bench = counts(run_goal(folder, "icarus").stdout)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import counts, handoff_of, run_goal, shown_faults
+from handoff_runs import counts, handoff_of, list_anew, run_goal, shown_faults
 from programs import installed
 from ranges_apart import with_ranges_apart
 
@@ -71,6 +71,7 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
     content = bytearray((folder / "random" / "layers.bin").read_bytes())
     content[int(place)] ^= 1
     (folder / "random" / "layers.bin").write_bytes(content)
+    list_anew(folder)
     done = run_goal(folder, "random", "VECTORS=300")
     found = counts(done.stdout)
     assert {tap: differ > 0 for tap, (_, differ) in found.items()} == {
@@ -95,7 +96,7 @@ def test_nothing_compared_fails(handoff: Path) -> None:
 
 
 def test_without_verilator_there_is_one_sentence(handoff: Path, tmp_path: Path) -> None:
-    for name in ("sh", "gcc", "mkdir", "cat", "make"):
+    for name in ("sh", "gcc", "mkdir", "cat", "make", "sha256sum"):
         (tmp_path / name).symlink_to(installed(name, "CIMTOOL_REQUIRE_COMPILERS"))
     done = subprocess.run(
         ["make", "-s", "-C", handoff, "random"], env={"PATH": str(tmp_path)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -17,6 +18,7 @@ from c_tools import c_compiler
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
+from cimtool.handoff.unchanged import LIST
 
 TAPS = (
     *("digits", "sums", "codes", "shift_add"),
@@ -69,6 +71,21 @@ def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def list_anew(folder: Path) -> None:
+    """List the files as they are, so that a goal runs with those that a test has changed."""
+    listed, makefile = folder / LIST, folder / "Makefile"
+    before = listed.read_bytes()
+    names = [line.split("  ")[1] for line in before.decode().splitlines()]
+    files = ((name, folder / name) for name in names)
+    held = ((name, hashlib.sha256(f.read_bytes()).hexdigest()) for name, f in files if f.exists())
+    after = "".join(f"{digest}  {name}\n" for name, digest in held).encode()
+    listed.write_bytes(after)
+    own, new = (hashlib.sha256(text).hexdigest() for text in (before, after))
+    text = makefile.read_text("utf-8")
+    assert text.count(own) == 1
+    makefile.write_text(text.replace(own, new), "utf-8")
+
+
 def lint(folder: Path, top: str, *sources: str) -> str:
     """The warnings of Verilator's lint for sources in `sv/`."""
     tool = [c_compiler("verilator"), "--lint-only", "-Wall", "--timing", "waivers.vlt"]
@@ -95,6 +112,7 @@ def with_changed_line(folder: Path, copy: Path, file: str) -> Path:
     shutil.copytree(folder, copy)
     text = (copy / file).read_text("utf-8").rstrip("\n")
     (copy / file).write_text(f"{text[:-1]}{'2' if text[-1] == '1' else '1'}\n", "utf-8")
+    list_anew(copy)
     return copy
 
 
@@ -112,6 +130,7 @@ def keep_directed(folder: Path, most: Mapping[str, int]) -> None:
                 fields[places[name]] = str(len(kept))
     text = "".join(f"{' '.join(fields)}\n" for fields in steps)
     (folder / "steps.txt").write_text(text, "utf-8")
+    list_anew(folder)
 
 
 def shown_faults(folder: Path) -> list[list[str]]:

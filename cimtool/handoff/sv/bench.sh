@@ -232,7 +232,7 @@ goal=${1:-}
 mkdir -p build
 [ "${LATENCY:-0}" = random ] || whole LATENCY "${LATENCY:-0}" 0 255 ', or random'
 whole MULTIPLEXED "${MULTIPLEXED:-1}" 1 255
-whole TIMEOUT "${TIMEOUT:-10000}" 1 999999999
+whole TIMEOUT "${TIMEOUT:-10000}" 2 999999999
 whole VECTORS "${VECTORS:-1000}" 0 999999999
 whole SEED "${SEED:-1}" 0 999999999
 whole FAULT "${FAULT:-0}" 0 999999999

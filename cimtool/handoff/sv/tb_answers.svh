@@ -33,7 +33,7 @@
     // One clock of an array that has been asked: what it says must answer an input, each lane once.
     task automatic listen(input string where);
         int count_seen;
-        if ((^{out_valid, in_ready}) === 1'bx) stop(where, "out_valid or in_ready is not defined");
+        if ((^{out_valid, in_ready, shows_sums}) === 1'bx) stop(where, "out_valid, in_ready or shows_sums is not defined");
         if (out_valid != '0 && waiting <= 0 && !accepted) stop(where, "codes without an input (out_valid)");
         if ((out_valid & seen) != '0) stop(where, "a lane answers twice before all have answered (out_valid)");
         quiet = (accepted || out_valid != '0) ? 0 : quiet + 1;

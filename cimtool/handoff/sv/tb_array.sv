@@ -255,7 +255,7 @@ module tb_array;
             $display("%s: %0d compared, %0d differ", tap_name(t), compared[t], differ[t]);
             wrong = wrong + differ[t];
         end
-        if (wrong != 0) $fatal(1, "FAIL: %0d values differ", wrong);
+        if (wrong != 0) $fatal(1, "FAIL: %0d %s", wrong, wrong == 1 ? "value differs" : "values differ");
         for (int t = 0; t < 4; t++) if (compared[t] == 0 && (t != 1 || shows_sums)) $fatal(1, "FAIL: nothing was compared at %s", tap_name(t));
         $display("PASS");
         $finish;

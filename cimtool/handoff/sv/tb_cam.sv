@@ -182,7 +182,7 @@ module tb_cam;
             $display("%s: %0d compared, %0d differ", tap_name(t), compared[t], differ[t]);
             wrong = wrong + differ[t];
         end
-        if (wrong != 0) $fatal(1, "FAIL: %0d values differ", wrong);
+        if (wrong != 0) $fatal(1, "FAIL: %0d %s", wrong, wrong == 1 ? "value differs" : "values differ");
         for (int t = 1; t < TAPS; t++) if (compared[t] == 0) $fatal(1, "FAIL: nothing was compared at %s", tap_name(t));
         $display("PASS");
         $finish;
