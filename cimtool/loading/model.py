@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.escapes import clean_name
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.typed_fields import list_of, made_of, table_of
@@ -215,6 +215,13 @@ def model_of_towers(
     dimensions, or the score lacks something.
     """
     _require_one_space(towers, places)
+    if wanted.head is not None and Head.named(wanted.head, Argument("head")).takes_tokens:
+        raise ArgumentError(
+            '{head} is "{}", which applies projectors to each token of a row; expected a '
+            "checkpoint of them, or another head for {}",
+            wanted.head,
+            " and ".join(places),
+        )
     return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 from cimtool.base.errors import CimError
@@ -68,3 +69,10 @@ def test_a_layout_that_normalises_rows_is_refused(tmp_path: Path) -> None:
     rows = {"text": np.ones((5, WIDTH)), "video": np.ones((5, WIDTH))}
     with pytest.raises(CimError, match=r'layout "frozen" takes rows of unit norm; expected a proj'):
         ModelSource(tmp_path / "frozen.safetensors", head="maxsim").for_rows(rows).load()
+
+
+def test_modules_and_onnx_files_are_refused() -> None:
+    pair = torch.nn.Linear(WIDTH, D), torch.nn.Linear(WIDTH, D)
+    rows = {"text": np.ones((5, WIDTH)), "video": np.ones((5, WIDTH))}
+    with pytest.raises(CimError, match='head is "maxsim", which applies projectors to each token'):
+        ModelSource(pair, head="maxsim").for_rows(rows).load()
