@@ -24,6 +24,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
 )
 from cimtool.ir.backends import ONNX
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -219,10 +220,25 @@ def _add(writer: GraphWriter, op: Add, types: Types, *inputs: str) -> str:
 
 @ONNX.rule(Sum)
 def _sum(writer: GraphWriter, op: Sum, types: Types, x: str) -> str:
+    return _total(writer, x, int(types[0].shape[-1]), types[0])
+
+
+def _total(writer: GraphWriter, x: str, width: int, known: Type) -> str:
+    """The sum over the last axis, of `width` numbers of this type."""
     # ReduceSum loses bits of int64 above 2^53; a product with ones does not.
-    width = int(types[0].shape[-1])
-    ones = np.ones(width, np.int64 if types[0].is_integer else np.float64)
+    ones = np.ones(width, np.int64 if known.is_integer else np.float64)
     return writer.node("MatMul", x, writer.constant(ones))
+
+
+@ONNX.rule(SumOfMaxima)
+def _sum_of_maxima(writer: GraphWriter, op: SumOfMaxima, types: Types, x: str) -> str:
+    parts = writer.node("Reshape", x, writer.constant(np.array([0, -1, op.columns])))
+    largest = writer.node("ReduceMax", parts, writer.constant(np.array([2])), keepdims=0)
+    # Reshape derives one extent alone: the items of the rows, with those of the columns first.
+    by_column = writer.node("Transpose", largest, perm=[1, 0])
+    of_pairs = writer.node("Reshape", by_column, writer.constant(np.array([0, -1, op.rows])))
+    total = _total(writer, of_pairs, op.rows, types[0])
+    return writer.node("Transpose", total, perm=[1, 0])
 
 
 @ONNX.rule(Clip)

@@ -24,6 +24,7 @@ from cimtool.loading.embeddings import (
     EmbeddingsLike,
     File,
     embeddings_in,
+    require_vectors,
     with_unit_rows,
 )
 from cimtool.loading.layouts import Layout, recognise
@@ -433,6 +434,7 @@ def _require_fit(rows: Embeddings, model: type[ProjectorModel]) -> None:
 
     Two texts of one video need the same labels: its class is theirs.
     """
+    require_vectors(rows)
     if model.one_modality and not rows.alone:
         both = " and ".join(rows.called)
         raise CimError(

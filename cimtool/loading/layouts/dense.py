@@ -66,7 +66,7 @@ class Dense(Layout, name="dense"):
         key = weights.key(DENSE, "weight")
         if _is_projected(weights, width, d):
             return (f"{weights.file}: rows of {d} numbers are taken as the outputs of {key}",)
-        return (f"{weights.file}: rows of {width} numbers are taken as what {key} reads, pooled",)
+        return (f"{weights.file}: rows of {width} numbers are taken as what {key} reads",)
 
 
 def _is_projected(weights: Weights, width: int, d: int) -> bool:
