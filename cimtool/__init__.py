@@ -24,6 +24,7 @@ API = (
         "program_cam",
         "change_gallery",
         "simulate",
+        "embed",
         "encode",
         "search",
         "verify",

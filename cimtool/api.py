@@ -22,6 +22,7 @@ NAMES = {
         "verify",
         "compare",
     ),
+    "embedding": ("embed",),
     "costs": ("cost",),
     "galleries": (
         "program",

@@ -22,6 +22,7 @@ from cimtool.cli import cli
 from cimtool.cli.commands.targets import describe, describe_cam
 from cimtool.cli.group import Command
 from cimtool.costs.bundle_cost import BundleCost
+from cimtool.embedding.embed import EmbeddedRows
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.training_grid import TrainingGrid
@@ -45,7 +46,8 @@ SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
 """Options of every command, which are told once."""
 
 RETURNED = (
-    *(Bundle, Matcher, ProgrammedBundle, ProgrammedCam, GalleryShards, Report, BundleComparison),
+    *(Bundle, Matcher, ProgrammedBundle, ProgrammedCam, GalleryShards, EmbeddedRows, Report),
+    BundleComparison,
     *(Sweep, Tuned, BundleCost, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun),
     Evaluation,
 )

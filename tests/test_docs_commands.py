@@ -22,6 +22,7 @@ import torch
 from c_tools import c_compiler
 from public_checkpoints import Shape, matched, paired, probvlm, prolip, siglip
 from safetensors.torch import save_file
+from tiny_encoders import write_image, write_image_encoder, write_text_encoder
 
 from cimtool import api, cli
 from cimtool.demo.data import DemoFiles
@@ -182,6 +183,10 @@ def data(folder: Path, files: DemoFiles) -> None:
     pairs, match = np.concatenate([right, wrong]), np.repeat([1, 0], 300)
     np.savez(folder / "compared.npz", rows=text[:300], pairs=pairs, match=match)
     (folder / "judged.txt").write_text("".join(f"{i} 0 {i} 1\n" for i in range(40)))
+    for name, image in (("text", write_text_encoder), ("vision", write_image_encoder)):
+        image(folder / "clip", name=f"{name}_model.onnx")
+    write_image(folder / "images/a.png", (9, 9, 200))
+    (folder / "captions.csv").write_text("file,caption\nimages/a.png,a dog\nimages/a.png,a cat\n")
     (folder / "data.csv").write_text(
         "target,rows,columns,mean,deviation\n10,64,500,641,4.1\n20,64,500,1279,7.9\n30,64,500,1920,9\n"
     )

@@ -40,6 +40,7 @@ LIBRARIES = {
         "cimtool/training/*",
         "cimtool/experiments/trained_points.py",
         "cimtool/gpu/*",
+        "cimtool/embedding/towers.py",
     ),
     "triton": ("cimtool/gpu/triton_layers.py",),
     "onnx": ("cimtool/emit/*", "cimtool/loading/onnx/*", "cimtool/simulation/kernels/library.py"),
@@ -66,6 +67,9 @@ LIBRARIES = {
     ),
     "pyarrow": ("cimtool/experiments/engine.py",),
     "pandas": ("cimtool/report/result.py",),
+    "PIL": ("cimtool/embedding/images.py",),
+    "tokenizers": ("cimtool/embedding/tokens.py",),
+    "transformers": ("cimtool/embedding/towers.py",),
     "polars": ("cimtool/report/result.py",),
 }
 HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")
@@ -89,6 +93,7 @@ def test_every_library_is_declared() -> None:
     wanted = [*project["dependencies"], *users]
     declared = {re.split(r"[^A-Za-z0-9-]", one)[0] for one in wanted}
     called = {"scikit-learn": "sklearn", "protobuf": "google", "ml-dtypes": "ml_dtypes"}
+    called["pillow"] = "PIL"
     known = {called.get(one, one) for one in declared}
     known |= {"pydantic_core", "triton", "cimtool"} | sys.stdlib_module_names  # come with others
     strangers = {(file, library(one)) for file in MODULES for one in imports(file)}
@@ -173,7 +178,7 @@ def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
 # The writer of a sweep's command line; a sentence elsewhere may name a whole command to run.
 WRITERS = ("cimtool/experiments/points.py",)
 SPEAKING = {"cli", "commands"}
-COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
+COMMAND_LINE = re.compile(r"(cimtool|hf) [a-z]+[^`)]*")
 
 
 def texts(file: str) -> Iterator[str]:
@@ -247,6 +252,7 @@ READERS = {
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/device.py": "a device and its number as a user names them",
+    "cimtool/embedding/*": "lines of tables, and names of modules in the files of an encoder",
     "cimtool/demo/sources.py": "the source code that the demo trains on",
     "cimtool/demo/queries.py": "words of docstrings",
     "cimtool/demo/wordpiece.py": "categories of Unicode",
@@ -294,6 +300,7 @@ CONTENT_READERS = {
     "cimtool/loading/npy.py": "arrays, by the Budget of their file",
     "cimtool/loading/onnx/*.py": "texts of bounded files, and what torch exports in memory",
     "cimtool/cli/group.py": "first lines of the commands' own files",
+    "cimtool/embedding/images.py": "bounded files, their pixels counted before they are decoded",
     "cimtool/demo/sources.py": "sources that are installed here, and its own process",
     "cimtool/demo/encoder.py": "files of known SHA-256",
     "cimtool/demo/queries.py": "a file that the demo wrote",

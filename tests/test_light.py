@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars")
+EXTRAS = (
+    *("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars", "tokenizers", "PIL"),
+    "transformers",
+)
 
 
 @pytest.mark.thorough("starts many whole processes")
@@ -22,7 +25,7 @@ def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_pa
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok  ") == 17
+    assert done.stdout.count("ok  ") == 19
 
 
 @pytest.mark.thorough("starts a process for each", quick=("train",))

@@ -262,6 +262,9 @@ EXTRAS = {
     "distributed": ("distributed", "dask"),
     "pyarrow": ("pyarrow", "parquet"),
     "pandas": ("pandas", "report"),
+    "tokenizers": ("tokenizers", "embed"),
+    "PIL": ("pillow", "embed"),
+    "transformers": ("transformers", "transformers"),
     "polars": ("polars", "polars"),
 }
 """The package and the extra of each library, by the name under which it is imported."""

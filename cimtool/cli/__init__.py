@@ -20,8 +20,8 @@ from cimtool.cli.output import shown
 
 WALK = (
     *("demo", "compile", "program", "simulate", "encode", "search", "verify", "compare", "sweep"),
-    *("tune", "cost", "export", "teacher", "fit", "train", "evaluate", "inspect", "targets"),
-    "noise",
+    *("tune", "cost", "export", "embed", "teacher", "fit", "train", "evaluate", "inspect"),
+    *("targets", "noise"),
 )
 """The order of the commands in the help; other commands follow by name."""
 

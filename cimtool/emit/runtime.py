@@ -38,6 +38,9 @@ FLOAT_PAIRS = 1 << 22
 LARGEST_FILE = 2**31 - 1
 """Bytes that one protobuf message, and so an ONNX file without external data, may have."""
 
+AGAIN = "compile again"
+"""Advice on a file of a bundle that is not right."""
+
 FATAL = 4
 """The level of ONNX Runtime's log below which its lines are left out: errors are raised as well."""
 
@@ -52,10 +55,16 @@ class Session:
     """One ONNX file loaded on the CPU, at one optimisation level and thread count.
 
     Of a file, which may be anybody's, CimError if it reads other files, repeats parts of itself
-    or is none that ONNX Runtime runs.
+    or is none that ONNX Runtime runs; the sentence says what to do `again`.
     """
 
-    def __init__(self, model: bytes | Path, level: OptimizationLevel = "all", threads: int = 1):
+    def __init__(
+        self,
+        model: bytes | Path,
+        level: OptimizationLevel = "all",
+        threads: int = 1,
+        again: str = AGAIN,
+    ):
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = _LEVELS[level]
         options.intra_op_num_threads = threads
@@ -63,12 +72,14 @@ class Session:
         options.log_severity_level = FATAL
         onnxruntime.set_default_logger_severity(FATAL)
         self._file = None if isinstance(model, bytes) else model
-        source = model if isinstance(model, bytes) else plain_content(model)
+        self._again = again
+        source = model if isinstance(model, bytes) else plain_content(model, again)
         with self._of_file():
             self._session = onnxruntime.InferenceSession(
                 source, options, providers=["CPUExecutionProvider"], enable_fallback=0
             )
             self.inputs = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
+            self.shapes = {i.name: tuple(i.shape) for i in self._session.get_inputs()}
             self.outputs = [o.name for o in self._session.get_outputs()]
 
     @contextmanager
@@ -81,7 +92,7 @@ class Session:
                 raise
             said = " ".join(str(error).split())
             raise CimError(
-                f"{self._file}: does not run in ONNX Runtime ({said}); compile again"
+                f"{self._file}: does not run in ONNX Runtime ({said}); {self._again}"
             ) from None
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -155,30 +166,31 @@ class Session:
             return {name: np.concatenate([one[name] for one in found]) for name in self.outputs}
 
 
-def plain_content(file: Path) -> bytes:
+def plain_content(file: Path, again: str = AGAIN) -> bytes:
     """The bytes of an ONNX file; CimError if weights lie elsewhere, and for loops and branches.
 
-    A file of a few bytes could else read any other one, or run for ever.
+    The sentence says what to do `again`. A file of a few bytes could else read any other one, or
+    run for ever.
     """
     content = read_bounded(file, LARGEST_FILE)
     try:
         count_parts(content, onnx.ModelProto.DESCRIPTOR, len(content))
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
-        raise CimError(f"{file}: is not an ONNX file ({error}); compile again") from None
+        raise CimError(f"{file}: is not an ONNX file ({error}); {again}") from None
     nodes = [*model.graph.node, *(node for one in model.functions for node in one.node)]
     attributes = [attribute for node in nodes for attribute in node.attribute]
     tensors = [*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))]
     if any(map(onnx.external_data_helper.uses_external_data, tensors)):
-        raise CimError(f"{file}: has weights in another file, which is not read; compile again")
+        raise CimError(f"{file}: has weights in another file, which is not read; {again}")
     for one in tensors:
         if min(one.dims, default=1) < 0 or math.prod(one.dims) > 2 * len(content):
             raise CimError(
                 f"{file}: {one.name} has shape {list(one.dims)}, but the file does not hold it; "
-                "compile again"
+                f"{again}"
             )
     if any(a.HasField("g") or a.graphs for a in attributes):
-        raise CimError(f"{file}: has loops or branches, which no bundle has; compile again")
+        raise CimError(f"{file}: has loops or branches, which are not run; {again}")
     return content
 
 

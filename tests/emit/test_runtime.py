@@ -48,8 +48,8 @@ def other_type(model: onnx.ModelProto) -> None:
 
 CHANGES: dict[str, tuple[Change, str]] = {
     "weights elsewhere": (outside, "has weights in another file, which is not read"),
-    "a loop": (loop, "has loops or branches, which no bundle has"),
-    "a branch": (loop_in_a_function, "has loops or branches, which no bundle has"),
+    "a loop": (loop, "has loops or branches, which are not run"),
+    "a branch": (loop_in_a_function, "has loops or branches, which are not run"),
     "an unknown operator": (
         lambda m: setattr(m.graph.node[3], "op_type", "Foo"), "does not run in ONNX Runtime ("
     ),

@@ -20,8 +20,8 @@ CORE = (
 )
 # What hangs on it: a folder each, which registers itself and which nothing in the core imports.
 LEAVES = (
-    *("costs", "loading/onnx", "gpu", "noise_fitting", "galleries", "handoff", "training"),
-    *("experiments", "demo"),
+    *("costs", "loading/onnx", "gpu", "noise_fitting", "embedding", "galleries", "handoff"),
+    *("training", "experiments", "demo"),
 )
 ROOMS = (*CORE, "api", "cli", *(leaf for leaf in LEAVES if "/" not in leaf))
 

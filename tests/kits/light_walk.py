@@ -79,6 +79,28 @@ def write_onnx(file: Path, weight: np.ndarray) -> None:
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), str(file))
 
 
+def write_encoder(folder: Path) -> None:
+    """An encoder of texts and of images, as far as its files are read without an extra."""
+    folder.mkdir()
+    for name, given, axes in (
+        ("text_model", "input_ids", ("n", "l")),
+        ("vision_model", "pixel_values", ("n", 3, 1, 1)),
+    ):
+        graph = helper.make_graph(
+            [helper.make_node("Identity", [given], ["row"])],
+            "encoder",
+            [helper.make_tensor_value_info(given, TensorProto.FLOAT, axes)],
+            [helper.make_tensor_value_info("row", TensorProto.FLOAT, axes)],
+        )
+        opset = [helper.make_opsetid("", 17)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.save(model, str(folder / f"{name}.onnx"))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "preprocessor_config.json").write_text(
+        '{"do_resize": false, "do_center_crop": true, "crop_size": 1, "do_normalize": false}'
+    )
+
+
 def core_commands(folder: Path) -> dict[str, list[str]]:
     """Commands that run without any extra, in this order."""
     model, rows, data = (
@@ -128,6 +150,12 @@ def extra_commands(folder: Path) -> dict[str, tuple[list[str], tuple[str, str]]]
     data, bundle = str(folder / "eval.npz"), str(folder / "bundle")
     checkpoint = folder / "model.pth"
     checkpoint.write_bytes(b"PK\x03\x04")
+    encoder, texts, images = folder / "encoder", folder / "texts.txt", folder / "images" / "a.png"
+    write_encoder(encoder)
+    texts.write_text("a\n")
+    images.parent.mkdir()
+    images.touch()
+    embed = ["embed", "--encoder", str(encoder), "-o", str(folder / "rows.npy")]
     torch = ("torch", "train")
     sweep = core_commands(folder)["sweep"]
     simulate = ["simulate", bundle, "--inputs", data, "-o", str(folder / "d.npz")]
@@ -138,6 +166,8 @@ def extra_commands(folder: Path) -> dict[str, tuple[list[str], tuple[str, str]]]
         "simulate with a device": ([*simulate, "--device", "cpu"], torch),
         "fit of a .pt": (["fit", str(folder / "t.npz"), "-o", str(folder / "p.pt")], torch),
         "sweep on Dask": ([*sweep, "--dask", "tcp://127.0.0.1:1"], ("distributed", "dask")),
+        "embed of texts": ([*embed, str(texts)], ("tokenizers", "embed")),
+        "embed of images": ([*embed, str(images.parent)], ("pillow", "embed")),
         "sweep to Parquet": ([*sweep, "--format", "parquet"], ("pyarrow", "parquet")),
     }
 
@@ -189,7 +219,7 @@ def main() -> int:
         status, err = told(arguments)
         failed += status != 0
         print(f"{'ok' if status == 0 else 'FAILED'}  {name}{f': {err}' if status else ''}")
-    library = {"scikit-learn": "sklearn"}
+    library = {"scikit-learn": "sklearn", "pillow": "PIL"}
     for name, (arguments, (package, extra)) in extra_commands(options.folder).items():
         if not hidden(library.get(package, package)):
             print(f"--  {name}: {package} is installed")
