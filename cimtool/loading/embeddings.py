@@ -61,7 +61,7 @@ UNIT_TOLERANCE = 1e-3
 """Largest distance from 1 at which a row's norm counts as 1; such rows are not changed."""
 
 
-Tokens = tuple[int | None, int | None]
+TokenCounts = tuple[int | None, int | None]
 """Tokens of a text and of a video; None if an item is one row."""
 
 
@@ -93,7 +93,7 @@ class Embeddings:
     compared: Comparisons | None = None
     modalities: Modalities | None = None
     called: Modalities = TEXT_VIDEO
-    tokens: Tokens = (None, None)
+    tokens: TokenCounts = (None, None)
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, as texts; row numbers if the data have no ids."""
