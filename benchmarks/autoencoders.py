@@ -60,7 +60,7 @@ def differing(folder: Path, rows: np.ndarray) -> int:
     matcher = cimtool.load(folder)
     own = matcher.encode_text(rows), matcher.encode_video(rows)
     other = tuple(Session(folder / f"{name}.onnx").encode(rows) for name in ("text", "video"))
-    scores = matcher.score(*own), Session(folder / "score.onnx").score(*other)
+    scores = matcher.score(*own), Session(folder / "score.onnx").score(other[0], other[1])
     simulated, onnx = (
         outputs_of({"text": features[0], "video": features[1]}, logits)
         for features, logits in zip((own, other), scores, strict=True)

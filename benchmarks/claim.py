@@ -78,7 +78,7 @@ CALIBRATED = 2048
 """Texts that calibrate the compiled model, with their videos."""
 
 EXACT = "exact"
-OVER_DRAWS, LOSS = "over_draws", "r1_loss"
+OVER_DRAWS, LOSS, MAP_LOSS = "over_draws", "r1_loss", "map_loss"
 
 Row = dict[str, str]
 
@@ -273,7 +273,7 @@ def figures_of(ways: Sequence[Scores], reference: FloatArray, truth: Truth) -> l
     right = truth.text_to_video
     own, videos = partial(metrics, best), truth.videos
     rows = uncertainties(of_each, own, right, videos, seed=0, queries=queries)
-    several = truth.judged is not None or np.bincount(right).max() > 1
+    several = truth.by_class or np.bincount(right).max() > 1
     left_out = () if several else MAP.keys.values()
     found = []
     for way, row in zip(ways, rows, strict=True):
@@ -283,7 +283,7 @@ def figures_of(ways: Sequence[Scores], reference: FloatArray, truth: Truth) -> l
             if name not in left_out
         }
         if way.name != EXACT:
-            figures[LOSS] = row.losses[LOSS]
+            figures |= {name: row.losses[name] for name in (LOSS, MAP_LOSS)}
         found.append(Measured(way.name, figures))
     return found
 

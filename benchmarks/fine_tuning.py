@@ -4,7 +4,7 @@
                                      [--noise-model NAME [--noise-in-loop]] [--calibrator NAME] ...
 
 Logits are compared with those of the model that fine-tuning started from, in float. The demo's
-model learns from the rows that it was trained on, the two-branch models of `accuracy.py` from the
+model learns from the rows that it was trained on, the two-branch models of `data_sets.py` from the
 half of `--clip` that they were trained on. With `--noise-model` both builds are measured
 on `--dies` too, of another seed than those in the loop.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import Case, clip_cases, demo_case
+from data_sets import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
 from cimtool.api import prepare
@@ -86,7 +86,7 @@ def on_dies(case: Case, built: Compilation, wanted: Array, options: argparse.Nam
     found = []
     for index in range(options.dies):
         program = on_die(built.stages[-1].program, built.settings, conditions, index).program
-        logits = Simulator(program).scores(text, case.unseen.image[own[0]])
+        logits = Simulator(program).scores(text, case.unseen.video[own[0]])
         off = logits - wanted[: len(text), own[0]]
         found.append((float(np.sqrt(np.square(off).mean())), *recalls(logits, own[1])))
     return np.array(found)
@@ -143,7 +143,7 @@ def measured(
     given = {"calibration": case.calibration, "target": TARGET, **build(options)}
     files = {"compiled": case.projectors, "fine-tuned": tuned_file(case, data, options, folder)}
     builds = {name: prepare(file, case.poly, **given) for name, file in files.items()}
-    rows = case.unseen.text, case.unseen.image
+    rows = case.unseen.text, case.unseen.video
     wanted = Simulator(builds["compiled"].stages[0].program).scores(*rows)
     found = [figures_of(case, "float", wanted, wanted)]
     logits = {}

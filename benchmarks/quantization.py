@@ -2,7 +2,7 @@
 
     python benchmarks/quantization.py --clip PAIRS.npz [--seed N] --demo demo-cache/HASH [--items N]
 
-Models and data are those of benchmarks/accuracy.py. What is measured is the quantized program,
+Models and data are those of benchmarks/data_sets.py. What is measured is the quantized program,
 before converters are fitted.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from accuracy import TARGET, Case, cases, with_cases
+from data_sets import Case, cases, with_cases
 from harness import parser, report, use_threads
 
 from cimtool.base.arrays import Array
@@ -28,13 +28,14 @@ from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
 
+TARGET = "isaac-rram-128"
 BITS = ((4, 4), (4, 8), (6, 6), (8, 8))
 METHODS = (("minmax", "nearest"), ("tails", "nearest"), ("tails", "gptq"))
 
 
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     """One row for each choice of bits and method; what calibrates alike is calibrated once."""
-    text, video = case.unseen.text[:items], case.unseen.image[:items]
+    text, video = case.unseen.text[:items], case.unseen.video[:items]
     model = ModelSource(case.projectors, case.poly).load()
     rows = calibration_rows(read_data(case.calibration, model), [])
     target = load_target(TARGET)

@@ -5,6 +5,7 @@ from cimtool.api import change_gallery as change_gallery
 from cimtool.api import compare as compare
 from cimtool.api import compile as compile
 from cimtool.api import cost as cost
+from cimtool.api import embed as embed
 from cimtool.api import encode as encode
 from cimtool.api import evaluate as evaluate
 from cimtool.api import fine_tune as fine_tune

@@ -16,6 +16,8 @@ from cimtool.bundle.api import load as load
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.costs.bundle_cost import BundleCost
+from cimtool.embedding.embed import EmbeddedRows
+from cimtool.embedding.encoder import TokenPooling
 from cimtool.experiments.engine import TableFormat
 from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
@@ -385,6 +387,41 @@ def compare(
     * `distractors`: Further videos in the gallery, right for no text.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
+    """
+
+def embed(
+    items: File,
+    *,
+    encoder: str,
+    output: File,
+    text: str | None = None,
+    image: str | None = None,
+    image_encoder: str | None = None,
+    pooling: TokenPooling | None = None,
+    batch: int = 256,
+    say: Say = ...,
+) -> EmbeddedRows:
+    """Encode texts and images into the file `output`, an `.npz`, or an `.npy` for one modality.
+
+    `items` is a table with the columns `text`, `image` or both, or a file or folder of one
+    modality. With both columns an image that several texts name is encoded once, and
+    `text_to_image` says which image belongs to each text. The encoder is a folder on this machine;
+    nothing is downloaded and nothing unpickled. Each item is run alone, so a row depends on its
+    item and its encoder only. Rows are saved `batch` by `batch`; a call that was stopped continues
+    after the last that was saved, and rows of other items or another encoder are made anew. Beside
+    `output`, `<output>.provenance.json` says what the rows were made of. Raises CimError for items
+    or an encoder that cannot be read.
+
+    * `items`: A table (.csv, .tsv, .jsonl), texts one a line (.txt), or a folder of images.
+    * `encoder`: Folder of the encoder, of texts and images or of one.
+    * `output`: File of the rows: .npz, or .npy for texts or images alone.
+    * `text`: Column of the texts.
+    * `image`: Column of the images' files, below the table's folder.
+    * `image_encoder`: Folder of the images' encoder [default: encoder].
+    * `pooling`: mean or cls: how states of tokens become a row [default: as the encoder's files
+      say].
+    * `batch`: Items whose rows are saved at a time; the rows do not depend on it. [default:
+      256]
     """
 
 def cost(

@@ -14,6 +14,7 @@ from cimtool.base.intervals import Change
 from cimtool.bundle.bit_choice import DriftGoal
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
+from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import once
@@ -173,3 +174,45 @@ def test_goals_are_counted_on_the_rows_that_compile_never_saw(
     row = drift_goals.summary("small", "logit_rmse=1", [found, over, far], refused=1)
     assert (row["splits"], row["kept"], row["kept within its interval"]) == (4, 1, 2)
     assert row["largest"] == 1.2
+
+
+@pytest.mark.thorough("a benchmark run whole, an earlier version in a process of its own")
+def test_cells_of_accuracy_are_kept_and_an_earlier_version_scores_for_itself(
+    small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import accuracy
+    import data_sets
+
+    files = small_trunk
+    with np.load(files.eval) as held:
+        unseen = embeddings_of(dict(held))
+    case = data_sets.Case("", files.projectors, files.poly, files.calibration, unseen)
+    monkeypatch.setattr(accuracy, "case_of", lambda *words: case)
+    monkeypatch.setattr(accuracy, "PLACES", {"small": "demo"})
+    monkeypatch.setattr(accuracy, "GOALS", {"small": "logit_rmse=1e-9"})
+    monkeypatch.setattr(accuracy, "FIRST", (accuracy.Build("8 bits", {"drift": "given"}),))
+    former = accuracy.Build("former 8 bits", {"drift": "given"}, costs="8 bits")
+    monkeypatch.setattr(accuracy, "OTHERS", (former, accuracy.Build(accuracy.GOAL)))
+    monkeypatch.setattr(accuracy, "SIGMOIDS", 1_000_000)
+    work, file = tmp_path / "work", tmp_path / "table.json"
+    words = ["--work", str(work), "--demo", "demo", "--seeds", "0", "--former", str(ROOT)]
+    accuracy.main([*words, "--json", str(file)])
+    lines = (work / "cells.jsonl").read_text().splitlines()
+    cells = {cell["build"]: cell for cell in map(json.loads, lines)}
+    assert [*cells] == [
+        accuracy.POLYNOMIAL, *accuracy.MONTE_CARLO, "8 bits", "former 8 bits", accuracy.GOAL,
+    ]  # fmt: skip
+    # The earlier version is this one, so both builds score alike.
+    assert cells["8 bits"]["figures"] == cells["former 8 bits"]["figures"]
+    assert cells["8 bits"]["figures"]["logit_rmse"][0] > 0
+    assert "expected" in cells[accuracy.GOAL]["refused"]
+    table = {row["build"]: row for row in json.loads(file.read_text())["rows"]}
+    assert table["former 8 bits"]["arrays"] == table["8 bits"]["arrays"] != ""
+    assert table[accuracy.GOAL]["seeds"] == 0
+    (work / "cells.jsonl").write_text("".join(f"{line}\n" for line in lines[:-1]))
+    monkeypatch.setattr(accuracy, "compiled", lambda *words: {"refused": "asked again"})
+    accuracy.main(words)
+    again = (work / "cells.jsonl").read_text().splitlines()
+    assert again[:-1] == lines[:-1]
+    assert json.loads(again[-1])["refused"] == "asked again"

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from c_tools import c_compiler
-from public_checkpoints import Shape, matched, prolip, siglip
+from public_checkpoints import Shape, matched, paired, probvlm, prolip, siglip
 from safetensors.torch import save_file
 from tiny_encoders import write_image, write_image_encoder, write_text_encoder
 
@@ -101,6 +101,8 @@ ALWAYS = {
     "tune": ("--weight-bits", "--activation-bits"),
 }
 """Options that these commands get where the page leaves them to their defaults."""
+SOLVED = "model.variance=posterior"
+"""The option of a model that takes no epochs."""
 
 
 def arguments_of(command: str) -> list[str]:
@@ -115,7 +117,7 @@ def arguments_of(command: str) -> list[str]:
         for option, value in (("--target", "isaac-rram-128"), ("--grid", "weight_bits=8")):
             words += [] if option in words else [option, value]
     for option in ALWAYS.get(words[0], ()):
-        words += [] if option in words else [option, ""]
+        words += [] if option in words or SOLVED in words else [option, ""]
     return [program, words[0], *map(smaller, words[:-1], words[1:])]
 
 
@@ -229,6 +231,8 @@ def public(folder: Path) -> None:
     np.savez(folder / "prolip-rows.npz", **made.rows())
     save_file(siglip(shape, made, "transformers", 4.7, -12.9), folder / "siglip.safetensors")
     np.savez(folder / "siglip-rows.npz", **made.rows_of_cls())
+    save_file(probvlm(24, 16), folder / "probvlm.safetensors")
+    np.savez(folder / "probvlm-rows.npz", **paired(24, 64))
 
 
 def bundles(folder: Path, files: DemoFiles) -> None:

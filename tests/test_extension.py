@@ -107,7 +107,7 @@ def test_every_command_works_and_names_each_broken_plug_in_once(
 
 def test_the_help_lists_the_heads_of_plug_ins(walked: dict[str, Any]) -> None:
     said = "".join(walked["help"]["out"].split())
-    heads = "cosine|csd|csd-ranking|euclidean|halfway|inclusion|laplacian-kernel|pcme-poly"
+    heads = "cosine|csd|csd-ranking|euclidean|halfway|inclusion|laplacian-kernel|maxsim|pcme-poly"
     assert f"--head[{heads}|probcosine]" in said
 
 

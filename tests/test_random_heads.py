@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from random_heads import HEADS, c_differing, differing, random_matcher
+from random_heads import HEADS, NOT_IN_C, c_differing, differing, random_matcher
 
+from cimtool.base.errors import CimError
 from cimtool.simulation.simulator import Simulator
 
 BLOCKS, BLOCK, IN_C = 8, 6, 1
@@ -23,9 +24,16 @@ def test_no_value_differs(head: str, block: int, tmp_path: Path) -> None:
         made = random_matcher(seed, head)
         compared, wrong = differing(made.program, made.rows)
         assert (compared > 0, wrong) == (True, 0), f"seed {seed}"
-        if seed % BLOCK < IN_C:
+        if seed % BLOCK < IN_C and head not in NOT_IN_C:
             compared, wrong = c_differing(made.program, tmp_path / str(seed))
             assert (compared > 0, wrong) == (True, 0), f"seed {seed}"
+
+
+@pytest.mark.parametrize("head", NOT_IN_C)
+def test_the_c_model_refuses_items_of_several_rows(head: str, tmp_path: Path) -> None:
+    made = random_matcher(0, head)
+    with pytest.raises(CimError, match="as one row"):
+        c_differing(made.program, tmp_path / head)
 
 
 @each_head

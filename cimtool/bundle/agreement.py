@@ -15,6 +15,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
+from cimtool.ir.arithmetic import SumOfMaxima
 from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Program, score_inputs
@@ -81,11 +82,14 @@ def _differences(card: ModelCard, settings: Settings, program: Program) -> Itera
     extents = {
         "text_width": program.text.extent("x"),
         "video_width": program.video.extent("x"),
-        "dimension": program.text.extent(program.text.outputs["mu"]),
+        "dimension": program.text.extent(program.text.outputs["mu"]) // card.head.tokens[0],
     }
     for name, extent in extents.items():
         if getattr(card, name) != extent:
             yield Difference(f"model.{name}", getattr(card, name), extent, "")
+    for op in program.score.operations(SumOfMaxima).values():
+        if (op.rows, op.columns) != card.head.tokens:
+            yield Difference("model.head: tokens", card.head.tokens, (op.rows, op.columns), "")
     yield from _of_layout(card, program)
     for graph in (program.text, program.video):
         yield from _of_arrays(settings, graph)
@@ -94,9 +98,14 @@ def _differences(card: ModelCard, settings: Settings, program: Program) -> Itera
 
 
 def _of_layout(card: ModelCard, program: Program) -> Iterator[Difference]:
-    """A layout that takes unit rows is named if and only if the layers have its names."""
+    """A layout that takes unit rows is named if and only if the layers have its names.
+
+    Without layers, as of layout `frozen` under a head of points, no name says which it is.
+    """
     graphs = program.text, program.video
     names = {name for graph in graphs for name in graph.operations(CrossbarMvm)}
+    if not names:
+        return
     for layout in Layout.family.values():
         own = names <= set(layout.layers)
         if layout.unit_rows and card.layout != ONNX_LAYOUT and own != (card.layout == layout.name):

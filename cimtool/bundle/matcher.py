@@ -22,6 +22,7 @@ from cimtool.loading.embeddings import (
     checked_rows,
     read_data,
     read_rows,
+    require_tokens,
 )
 from cimtool.report.document import Document
 from cimtool.report.result import Result
@@ -60,7 +61,11 @@ class Matcher(Result):
     def _encode(self, modality: str, x: Array) -> dict[str, Array]:
         card = self.bundle.model
         width = card.text_width if modality == "text" else card.video_width
-        rows = np.asarray(x)
+        rows, tokens = np.asarray(x), None
+        if rows.ndim == 3 and card.head.takes_tokens:
+            tokens = rows.shape[1]
+            rows = rows.reshape(len(rows), -1)
+        require_tokens(tokens, modality, card, "embeddings", modality)
         if rows.ndim != 2 or rows.shape[1] != width:
             raise CimError(
                 f"{modality} embeddings have shape {rows.shape}; {card.name} takes [n, {width}]"

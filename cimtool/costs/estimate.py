@@ -187,8 +187,11 @@ class Estimate(ScoredQuery):
 
     @cached_property
     def montecarlo(self) -> SamplingCost | None:
-        """The same query with sampling in place of the score; the shortlist stays."""
-        if self.gallery is None:
+        """The same query with sampling in place of the score; the shortlist stays.
+
+        None for items of several tokens, of which no sampled distance is defined.
+        """
+        if self.gallery is None or self.program.score.numbers_of_pair > 1:
             return None
         others = (one for one in self.placements if one.graph != self.program.score.name)
         before = self._shortlisting

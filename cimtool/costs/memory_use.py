@@ -12,6 +12,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products, stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
+from cimtool.ir.arithmetic import SumOfMaxima
 from cimtool.ir.program import Graph
 
 
@@ -32,9 +33,10 @@ class DrivenProduct:
 
 @dataclass(frozen=True)
 class StoredMatrix:
-    """Stored values of all items for one or more products, `rows` per item.
+    """Stored values of all items for one or more products, `rows` in each column of an item.
 
-    The cells of a value lie side by side. One array holds `across` items; None: no limit.
+    An item has `columns`, one for each of its tokens. The cells of a value lie side by side. One
+    array holds `across` columns; None: no limit.
     """
 
     rows: int
@@ -45,6 +47,7 @@ class StoredMatrix:
     cells_per_value: int
     row_tiles: int
     across: int | None
+    columns: int
     drives: tuple[DrivenProduct, ...]
 
     @property
@@ -55,11 +58,13 @@ class StoredMatrix:
     @property
     def cells(self) -> int:
         """Cells that are written."""
-        return self.rows * self.items * self.cells_per_value
+        return self.rows * self.items * self.columns * self.cells_per_value
 
     def arrays_for(self, items: int) -> int:
         """Arrays that hold a number of items."""
-        return self.row_tiles * (1 if self.across is None else -(-items // self.across))
+        return self.row_tiles * (
+            1 if self.across is None else -(-items * self.columns // self.across)
+        )
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
     on_chip = target.hierarchy.arrays
     per_chip = None if on_chip is None else on_chip * target.array.weight_sets
     arrays = sum(matrix.arrays for matrix in matrices)
-    values = sum(matrix.rows for matrix in matrices)
+    values = sum(matrix.rows * matrix.columns for matrix in matrices)
     weights = None
     if per_chip and settings.weight_rows and settings.weights_across:
         weights = per_chip * settings.weight_rows * settings.weights_across
@@ -131,16 +136,21 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
 def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
     """Each matrix once, in the order of its first product; products may share its cells."""
     stored = stored_cells(graph)
+    columns = next((op.columns for op in graph.operations(SumOfMaxima).values()), 1)
     products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
     for name, op in item_products(graph).items():
         products.setdefault(stored[f"{graph.name}.{name}"], []).append((name, op))
-    return tuple(_matrix(found, settings.of_layer(name)) for name, found in products.items())
+    return tuple(
+        _matrix(found, columns, settings.of_layer(name)) for name, found in products.items()
+    )
 
 
-def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> StoredMatrix:
-    """The matrix of one or more named products."""
+def _matrix(
+    products: Sequence[tuple[str, CrossbarMvm]], columns: int, settings: Settings
+) -> StoredMatrix:
+    """The matrix of one or more named products, of items with as many columns."""
     _, first = products[0]
-    rows, items = first.weight.shape
+    rows, width = first.weight.shape
     own = settings.with_weights(first.crossbar.weights.bits)
     drives = []
     for name, op in products:
@@ -149,13 +159,14 @@ def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> 
         drives.append(DrivenProduct(name, inputs.bits, inputs.name, cycles, adc_bits, op.steps))
     return StoredMatrix(
         rows=rows,
-        items=items,
+        items=width // columns,
         weight_bits=own.weight_bits,
         encoding=own.encoding,
         slices=own.weight_code.slices,
         cells_per_value=own.cells_per_weight,
         row_tiles=-(-rows // (own.weight_rows or rows)),
         across=own.weights_across,
+        columns=columns,
         drives=tuple(drives),
     )
 

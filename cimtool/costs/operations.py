@@ -11,7 +11,17 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Sum,
+    SumOfMaxima,
+)
 from cimtool.ir.backends import COSTS
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Graph, Node
@@ -228,6 +238,16 @@ def _factor(factor: Array, bits: int, wide: int) -> Operations:
 def _sum(op: Sum, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
     added = elements(inputs[0], extents) - elements(out, extents)
     return Operations.of("additions", added, width(out))
+
+
+@COSTS.rule(SumOfMaxima)
+def _sum_of_maxima(
+    op: SumOfMaxima, inputs: list[Type], out: Type, extents: Mapping[str, int]
+) -> Operations:
+    """A comparison for each number of a row but the first, as a limit; the maxima are added."""
+    pairs = elements(out, extents)
+    compared = Operations.of("limits", pairs * op.rows * (op.columns - 1), width(inputs[0]))
+    return compared + Operations.of("additions", pairs * (op.rows - 1), width(out))
 
 
 @COSTS.rule(Mul)

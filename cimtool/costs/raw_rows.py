@@ -17,14 +17,16 @@ BITS = 8
 
 
 def row_width(estimate: Estimate) -> int | None:
-    """Numbers of a raw row of either side; None for rows of two widths."""
+    """Numbers of a raw row of either side; None for rows of tokens or of two widths."""
+    if estimate.program.score.numbers_of_pair > 1:
+        return None
     rows = (estimate.program.text.inputs["x"], estimate.program.video.inputs["x"])
     numbers, other = (elements(one, {"n": 1}) for one in rows)
     return numbers if numbers == other else None
 
 
 def raw_query(estimate: Estimate) -> Cost | None:
-    """One raw text scored against the raw rows of all items; None for rows of two widths.
+    """One raw text scored against the raw rows of all items; None without `row_width`.
 
     It is the text's row from a host, the products of the rows, and one read of each number: from
     SRAM if it holds the whole gallery, else from DRAM.

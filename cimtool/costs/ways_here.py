@@ -14,8 +14,9 @@ from cimtool.costs.ways import GalleryWay, WayKind, WayOfSize
 def ways_here(found: Estimate) -> Iterator[WayOfSize]:
     """Raw rows, Monte Carlo, and the compiled model with its gallery as it is."""
     yield WayOfSize("raw rows", lambda items: raw_way(found.with_gallery(items)))
-    yield WayOfSize("Monte Carlo", lambda items: sampled_way(found.with_gallery(items)))
     program = found.program
+    if program.score.numbers_of_pair == 1:
+        yield WayOfSize("Monte Carlo", lambda items: sampled_way(found.with_gallery(items)))
     if program.shortlist is None and program.gallery_items is None:
         name = "build, digital"
         yield WayOfSize(
@@ -49,7 +50,9 @@ def raw_way(found: Estimate) -> GalleryWay:
     name, items = "raw int8 rows, here", found.gallery or 0
     cost, width = raw_query(found), row_width(found)
     if cost is None or width is None:
-        return GalleryWay("raw rows", name, items, refused="rows of two widths have no product")
+        several = found.program.score.numbers_of_pair > 1
+        why = "an item is several tokens" if several else "rows of two widths have no product"
+        return GalleryWay("raw rows", name, items, refused=why)
     dram = bool(cost.digital.count("dram"))
     waves = waves_of_bits(found.batch, width * BITS, found.rates.prices.buffer_bits)
     batch = digital_batch(cost, found.batch, waves if dram else found.batch)

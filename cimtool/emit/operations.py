@@ -24,6 +24,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
 )
 from cimtool.ir.backends import ONNX
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -45,6 +46,7 @@ from cimtool.ir.source import (
     LeakyRelu,
     LinearScore,
     Log,
+    LogGamma,
     PolynomialScore,
     Power,
     ProbitScore,
@@ -162,6 +164,40 @@ def _erf(writer: GraphWriter, op: Erf, types: Types, x: str) -> str:
     return writer.cast(writer.node("Erf", writer.cast(x, "FLOAT")), writer.real)
 
 
+@ONNX.rule(LogGamma)
+def _log_gamma(writer: GraphWriter, op: LogGamma, types: Types, x: str) -> str:
+    """Stirling's series at y = x + 8, less the logarithm of x (x + 1) ... (x + 7).
+
+    ONNX has no such operator. For x above 0 the first term that is left out is below 1e-11.
+    """
+
+    def constant(value: float) -> str:
+        return writer.constant(np.float64(value), "DOUBLE")
+
+    x = writer.cast(x, "DOUBLE")
+    product = x
+    for step in range(1, STIRLING_STEPS):
+        product = writer.node("Mul", product, writer.node("Add", x, constant(step)))
+    y = writer.node("Add", x, constant(STIRLING_STEPS))
+    inverse = writer.node("Reciprocal", y)
+    square = writer.node("Mul", inverse, inverse)
+    series = constant(STIRLING[-1])
+    for coefficient in reversed(STIRLING[:-1]):
+        series = writer.node("Add", writer.node("Mul", series, square), constant(coefficient))
+    series = writer.node("Mul", series, inverse)
+    powers = writer.node("Mul", writer.node("Sub", y, constant(0.5)), writer.node("Log", y))
+    leading = writer.node("Add", writer.node("Sub", powers, y), constant(np.log(2 * np.pi) / 2))
+    whole = writer.node("Add", leading, series)
+    return writer.cast(writer.node("Sub", whole, writer.node("Log", product)), writer.real)
+
+
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
+"""B_2k / (2k (2k - 1)), the coefficients of y^(1 - 2k) (https://dlmf.nist.gov/5.11.E1)."""
+
+STIRLING_STEPS = 8
+"""Steps of `gamma(x + 1) = x gamma(x)` by which the argument of the series is moved up."""
+
+
 @ONNX.rule(Elu)
 def _elu(writer: GraphWriter, op: Elu, types: Types, x: str) -> str:
     return writer.node("Elu", x, alpha=op.alpha)
@@ -184,10 +220,25 @@ def _add(writer: GraphWriter, op: Add, types: Types, *inputs: str) -> str:
 
 @ONNX.rule(Sum)
 def _sum(writer: GraphWriter, op: Sum, types: Types, x: str) -> str:
+    return _total(writer, x, int(types[0].shape[-1]), types[0])
+
+
+def _total(writer: GraphWriter, x: str, width: int, known: Type) -> str:
+    """The sum over the last axis, of `width` numbers of this type."""
     # ReduceSum loses bits of int64 above 2^53; a product with ones does not.
-    width = int(types[0].shape[-1])
-    ones = np.ones(width, np.int64 if types[0].is_integer else np.float64)
+    ones = np.ones(width, np.int64 if known.is_integer else np.float64)
     return writer.node("MatMul", x, writer.constant(ones))
+
+
+@ONNX.rule(SumOfMaxima)
+def _sum_of_maxima(writer: GraphWriter, op: SumOfMaxima, types: Types, x: str) -> str:
+    parts = writer.node("Reshape", x, writer.constant(np.array([0, -1, op.columns])))
+    largest = writer.node("ReduceMax", parts, writer.constant(np.array([2])), keepdims=0)
+    # Reshape derives one extent alone: the items of the rows, with those of the columns first.
+    by_column = writer.node("Transpose", largest, perm=[1, 0])
+    of_pairs = writer.node("Reshape", by_column, writer.constant(np.array([0, -1, op.rows])))
+    total = _total(writer, of_pairs, op.rows, types[0])
+    return writer.node("Transpose", total, perm=[1, 0])
 
 
 @ONNX.rule(Clip)

@@ -112,10 +112,12 @@ class Session:
         with self._of_file():
             return {name: values.astype(np.int64) for name, values in found.items()}
 
-    def score(self, text: Mapping[str, Array], video: Mapping[str, Array]) -> Array:
-        """`logit` [n, m] float32 of all pairs by `score.onnx`."""
+    def score(
+        self, text: Mapping[str, Array], video: Mapping[str, Array], most: int = PAIR_BLOCK
+    ) -> Array:
+        """`logit` [n, m] float32 of all pairs by `score.onnx`, at most so many at a time."""
         gallery = {f"video_{name}": value for name, value in video.items()}
-        return self._of_pairs("logit", text, len(video["mu"]), gallery)
+        return self._of_pairs("logit", text, len(video["mu"]), gallery, most)
 
     def score_rows(self, text: Array, video: Array, most: int = FLOAT_PAIRS) -> Array:
         """`logit` [n, m] float32 of all pairs of embeddings by `float.onnx`.
@@ -136,17 +138,22 @@ class Session:
 
     def distances(self, text: Mapping[str, Array], items: int) -> Array:
         """`ed` int64 [n, items] of all texts by `shortlist.onnx`."""
-        return self._of_pairs("ed", text, items, {})
+        return self._of_pairs("ed", text, items, {}, PAIR_BLOCK)
 
     def _of_pairs(
-        self, output: str, text: Mapping[str, Array], items: int, gallery: Mapping[str, Array]
+        self,
+        output: str,
+        text: Mapping[str, Array],
+        items: int,
+        gallery: Mapping[str, Array],
+        most: int,
     ) -> Array:
-        """An output [n, items], in blocks of text rows of at most PAIR_BLOCK pairs."""
+        """An output [n, items], in blocks of text rows of at most so many pairs."""
 
         def queries(rows: slice) -> Mapping[str, Array]:
             return {f"text_{name}": value[rows] for name, value in text.items()} | dict(gallery)
 
-        found = self._joined(queries, len(text["mu"]), PAIR_BLOCK // max(items, 1))
+        found = self._joined(queries, len(text["mu"]), most // max(items, 1))
         with self._of_file():
             return found[output]
 

@@ -24,6 +24,7 @@ from cimtool.loading.embeddings import (
     embeddings_in,
     read_data,
     require_rivals,
+    require_vectors,
 )
 from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
@@ -151,6 +152,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
             " or ".join(raw_heads()),
         )
     require_rivals(data)
+    require_vectors(data)
     text, video = data.text.shape[1], data.video.shape[1]
     if text != video:
         one, other = data.called

@@ -40,7 +40,12 @@ from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.galleries.options import EncodeOptions
 from cimtool.hardware.image_file import Sha256
 from cimtool.ir.program import Program, features_of
-from cimtool.loading.embeddings import checked_rows, read_rows, require_width
+from cimtool.loading.embeddings import (
+    checked_rows,
+    read_rows,
+    require_tokens,
+    require_width,
+)
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import map_npy
 from cimtool.loading.row_norms import warn_of_scale
@@ -320,6 +325,9 @@ def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]
         whole = read_rows(file, "video", model)
         return whole, lambda part: whole[part]
     mapped = map_npy(file)
+    if mapped.ndim == 3 and model.head.takes_tokens:
+        require_tokens(mapped.shape[1], "video", model, str(file), "video")
+        mapped = mapped.reshape(len(mapped), -1)
     with naming(file):
         checked_rows(mapped[:1], "video", model.unit_rows)
     require_width(mapped, "video", model, str(file))

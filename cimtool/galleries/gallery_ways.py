@@ -150,6 +150,13 @@ def gallery_ways(
     """
     if found.gallery is None or compiled.gallery is not None:
         return
+    if compiled.program.score.numbers_of_pair > 1:
+        error = CimError(
+            "an item of several tokens has a column for each; `cimtool cost` of what `cimtool "
+            "program` makes counts them"
+        )
+        yield _refused("in the memory", None, error)
+        return
     code = compiled.settings.weight_code
     if not code.holds_digits:
         error = CimError(f'no digits of items lie in cells of encoding "{code.name}"')

@@ -18,7 +18,7 @@ def _matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
     """Each stored matrix: its products, its cells, and the conversion for each drive."""
     columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
         (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),
-        (Column("rows x items", str), lambda m: f"{m.rows} x {m.items}"),
+        (Column("rows x items", str), _size),
         (Column("values"), lambda m: f"{m.weight_bits} {m.encoding}"),
         (Column("cells", whole), lambda m: m.cells_per_value),
         (Column("arrays", whole), lambda m: m.arrays),
@@ -32,6 +32,12 @@ def _matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
         ),
     )
     return item_table("Stored matrices", matrices, columns)
+
+
+def _size(matrix: StoredMatrix) -> str:
+    """Rows by items, and by columns of an item if it has several."""
+    tokens = f" x {matrix.columns}" if matrix.columns > 1 else ""
+    return f"{matrix.rows} x {matrix.items}{tokens}"
 
 
 def _front_table(search: ShortlistSearch) -> Table:

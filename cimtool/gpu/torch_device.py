@@ -21,7 +21,7 @@ from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, SumOfMaxima
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Arithmetic, Op
@@ -125,6 +125,17 @@ def _as_defined(op: Op, types: Types, device: torch.device) -> Any:
 @TORCH.rule(Axis)
 def _axis(op: Axis, types: Types, device: torch.device) -> TorchKernel:
     return lambda x: x.unsqueeze(op.axis)
+
+
+@TORCH.rule(SumOfMaxima)
+def _sum_of_maxima(op: SumOfMaxima, types: Types, device: torch.device) -> TorchKernel:
+    """`run`, whose largest number of a row torch gives with its place."""
+
+    def run(x: Tensor) -> Tensor:
+        largest = x.reshape(len(x), -1, op.columns).amax(2)
+        return largest.reshape(-1, op.rows, largest.shape[1]).sum(1)
+
+    return run
 
 
 @TORCH.rule(MatMul)

@@ -236,6 +236,54 @@ class Sum(Arithmetic, name="sum"):
 
 
 @dataclass(frozen=True, eq=False)
+class SumOfMaxima(Arithmetic, name="sum_of_maxima"):
+    """The largest number of each row of a pair, summed over its rows: [R n, C m] -> [n, m].
+
+    A pair is a block of R = `rows` and C = `columns`, such as the products of all tokens of two
+    items. Hardware compares and adds.
+    """
+
+    rows: int
+    columns: int
+
+    @property
+    def numbers_of_pair(self) -> int:
+        return self.rows * self.columns
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        if len(x.shape) != 2 or min(self.rows, self.columns) < 1:
+            raise ValueError(f"{shape_text(x.shape)} has no pairs of {self.rows} x {self.columns}")
+        (rows, symbol), items = rows_of_item(x.shape[0]), self._items(x.shape[1])
+        if rows != self.rows or (x.is_integer and x.unit.min() != x.unit.max()):
+            raise ValueError(f"{x.shape[0]} rows are of other pairs, or numbers of several units")
+        lo, hi = (self._largest(bound) * self.rows for bound in (x.lo, x.hi))
+        return number_type((symbol, items), lo, hi, x.scale if x.scale is None else x.unit.min())
+
+    def _items(self, extent: str | int) -> str | int:
+        """The items of as many columns: m of `8m`, or a number of a number."""
+        if isinstance(extent, int):
+            columns, left = divmod(extent, self.columns)
+            found: tuple[int, str | int] = (self.columns, columns) if not left else (0, 0)
+        else:
+            found = rows_of_item(extent)
+        if found[0] != self.columns:
+            raise ValueError(f"{extent} columns are no items of {self.columns}")
+        return found[1]
+
+    def _largest(self, bound: Array) -> Array:
+        """The bound of an item's largest number in a row, from those of its columns."""
+        exact = exact_bounds(bound)
+        return exact.reshape(-1, self.columns).max(axis=1) if exact.ndim else exact
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        pairs = x.reshape(-1, self.rows, x.shape[1] // self.columns, self.columns)
+        total: Array = pairs.max(axis=3).sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
 class Clip(Arithmetic, name="clip"):
     """Limit to [lo, hi] (units of the input); an infinite bound is absent."""
 

@@ -60,6 +60,11 @@ class Op(Named):
     """True if `float.onnx` computes it from numbers for each dimension of each pair."""
 
     @property
+    def numbers_of_pair(self) -> int:
+        """Numbers that it reads for each pair of items in a score."""
+        return 1
+
+    @property
     def accumulator_bits(self) -> int | None:
         """Width of the hardware accumulator that must hold the value; None if none does."""
         return None

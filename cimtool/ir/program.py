@@ -121,6 +121,11 @@ class Graph:
                 found.add(node.name)
         return frozenset(found)
 
+    @property
+    def numbers_of_pair(self) -> int:
+        """The most numbers that a value of a score has for each pair of items."""
+        return max((node.op.numbers_of_pair for node in self.nodes), default=1)
+
     def pruned(self) -> Graph:
         """The graph without nodes that no output depends on."""
         used = set(self.outputs.values())

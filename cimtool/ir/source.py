@@ -122,6 +122,17 @@ class Log(Unbounded, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class LogGamma(Unbounded, name="log_gamma", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The logarithm of the gamma function, of numbers above 0."""
+
+    def run(self, *inputs: Array) -> Array:
+        from scipy.special import gammaln  # slow to load, and every command imports this
+
+        value: Array = gammaln(inputs[0])
+        return value
+
+
+@dataclass(frozen=True, eq=False)
 class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
     """The square root of numbers of at least 0."""
 

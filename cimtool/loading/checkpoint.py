@@ -89,9 +89,10 @@ LONGEST_INTEGER = 1024
 class Checkpoint:
     """A checkpoint's values by key, nested as saved; arrays are float32, float64 or integers.
 
-    Arrays of a `.safetensors` file, and of an archive of torch, are mapped: their numbers are read
-    when they are used, so an encoder that no layout reads takes no memory. For that, arrays in half
-    precision of more than SMALL_HALF numbers stay as they are; `single` makes them float32.
+    Arrays of more than SMALL numbers of a `.safetensors` file, and all of an archive of torch, are
+    mapped, so an encoder that no layout reads takes no memory. `single` gives the numbers: it reads
+    those of a `.safetensors` file, and makes half precision float32, which stays as it is until
+    then.
     `ordered` is True if the keys come in the order of the layers; a `.safetensors` file sorts them
     by name. `beside` are files that were read with it.
     """
@@ -256,12 +257,13 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
             with path.open("rb") as stream:
                 length = int.from_bytes(stream.read(HEADER_LENGTH), "little")
                 header = parse_json(stream.read(length))
+                numbers = np.memmap(stream, np.uint8, "r", offset=HEADER_LENGTH + length)
+                origin = FileOrigin(path, HEADER_LENGTH + length, _version(stream))
             header.pop("__metadata__", None)
-            numbers = np.memmap(path, np.uint8, "r", offset=HEADER_LENGTH + length)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
     return {
-        name: _stored(header[name], numbers, path, name) for name in sorted(header, key=natural)
+        name: _stored(header[name], numbers, origin, name) for name in sorted(header, key=natural)
     }
 
 
@@ -294,24 +296,66 @@ def is_half(array: Array) -> bool:
     return array.itemsize == HALF and array.dtype.kind not in "biu"
 
 
-SMALL_HALF = 1 << 16
-"""Numbers in half precision that become float32 at once; larger arrays do so when they are used."""
+SMALL = 1 << 16
+"""Numbers of an array that are read, and become float32, at once."""
+
+
+@dataclass(frozen=True)
+class FileOrigin:
+    """The place in a file where its numbers begin, and the file's version as it was opened."""
+
+    path: Path
+    begin: int
+    version: tuple[int, ...]
+
+
+class MappedArray(np.ndarray[Any, Any]):
+    """A part of a file that is mapped, from byte `place` of its origin's numbers.
+
+    Its numbers are to be read by `single`: where another process has cut the file, a mapped number
+    would end this one by a signal.
+    """
+
+    origin: FileOrigin | None = None
+    place: int = 0
 
 
 def single(array: Array) -> Array:
-    """An array in half precision as float32, exactly; any other as it is."""
+    """An array in half precision as float32, exactly; any other as it is, read if it is mapped.
+
+    Raises CimError if a mapped array's file has changed since it was opened.
+    """
+    if isinstance(array, MappedArray) and array.origin is not None:
+        array = _read_mapped(array, array.origin)
     return array.astype(np.float32) if is_half(array) else array
 
 
-def _stored(tensor: Mapping[str, Any], numbers: Array, path: Path, key: str) -> Array:
+def _read_mapped(array: MappedArray, origin: FileOrigin) -> Array:
+    with reading(origin.path), origin.path.open("rb") as stream:
+        same = _version(stream) == origin.version
+        stream.seek(origin.begin + array.place)
+        numbers = np.fromfile(stream, np.uint8, array.nbytes)
+    if not same or numbers.size < array.nbytes:
+        raise CimError(f"{origin.path}: was changed while it was read")
+    return np.asarray(numbers.view(array.dtype).reshape(array.shape))
+
+
+def _version(stream: io.BufferedReader) -> tuple[int, ...]:
+    known = os.fstat(stream.fileno())
+    return known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns
+
+
+def _stored(tensor: Mapping[str, Any], numbers: Array, origin: FileOrigin, key: str) -> Array:
     """A tensor's array, mapped at its place among a file's `numbers` [bytes]."""
+    path = origin.path
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
     dtype = np.dtype(STORED[tensor["dtype"]])
     require_shape(tensor["shape"], dtype.itemsize, f"{path}: {key}")
     begin, _ = tensor["data_offsets"]
-    array = np.ndarray(tensor["shape"], dtype, numbers, begin)
-    return array if array.size > SMALL_HALF else single(array)
+    array = MappedArray(tensor["shape"], dtype, numbers, begin)
+    array.origin, array.place = origin, begin
+    return array if array.size > SMALL else single(array)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -353,7 +397,7 @@ class _Plain:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             _require_numbers(value, self.file, key)
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
-            kept = self.keeps_half and value.numel() > SMALL_HALF
+            kept = self.keeps_half and value.numel() > SMALL
             return tensor_array(value, self.file, key, keeps_half=kept)
         if isinstance(value, Mapping):
             named = ((self._name(name, key), inner) for name, inner in value.items())

@@ -40,6 +40,7 @@ from cimtool.loading.item_arrays import (
     comparisons_in,
     finite_rows,
     ids_in,
+    item_rows,
     require_right,
     right_videos,
 )
@@ -60,6 +61,10 @@ UNIT_TOLERANCE = 1e-3
 """Largest distance from 1 at which a row's norm counts as 1; such rows are not changed."""
 
 
+TokenCounts = tuple[int | None, int | None]
+"""Tokens of a text and of a video; None if an item is one row."""
+
+
 @dataclass(frozen=True)
 class Embeddings:
     """Rows of both modalities, float32: text [N, in], video [M, in].
@@ -72,7 +77,8 @@ class Embeddings:
     If `judged` is given, it alone decides which items are right. `compared` are pairs or triplets
     of items of one modality; they decide if there are no labels. `modalities` are the names of the
     arrays taken as text and video, None for the usual names. `called` are the names of both
-    modalities in tables, so that images are called images.
+    modalities in tables, so that images are called images. `tokens` are those of a text and of a
+    video if their rows came as tokens [N, T, in], which are flat here; None for each that did not.
     """
 
     text: Array
@@ -87,6 +93,7 @@ class Embeddings:
     compared: Comparisons | None = None
     modalities: Modalities | None = None
     called: Modalities = TEXT_VIDEO
+    tokens: TokenCounts = (None, None)
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, as texts; row numbers if the data have no ids."""
@@ -261,8 +268,8 @@ def read_embeddings(
 
 def read_modality(
     path: Path, modality: str, modalities: Modalities | None = None
-) -> tuple[str, Array]:
-    """Read the name and the rows, float32 [n, width], of one modality of a file.
+) -> tuple[str, Array, int | None]:
+    """Read the name, the rows, float32 [n, width], and the tokens of one modality of a file.
 
     The file may hold other modalities too, except a `.npy`. `modalities` are the names of the
     arrays taken as text and video. Raises CimError as `read_embeddings` does.
@@ -285,17 +292,17 @@ def modality_of(
     modality: str,
     where: str = "embeddings",
     modalities: Modalities | None = None,
-) -> tuple[str, Array]:
-    """The name and the rows, float32 [n, width], of one modality in arrays by name.
+) -> tuple[str, Array, int | None]:
+    """The name, the rows, float32 [n, width], and the tokens of one modality in arrays by name.
 
-    Raises CimError as `read_modality` does.
+    Tokens are None if they are not an axis of the array. Raises CimError as `read_modality` does.
     """
     modalities = names_held(modalities, values.keys())
     names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
     with naming(where):
         key = require_one(values, names)
         note_unread(where, _others(values, modalities))
-        return modality if key == ALONE else key, finite_rows(values[key], key)
+        return modality if key == ALONE else key, *item_rows(values[key], key)
 
 
 def _one(path: Path) -> Any:
@@ -318,7 +325,7 @@ def embeddings_of(
         if modalities is None and _is_alone(values):
             return _alone(values, where, others)
         keys = [require_one(values, names.rows[modality]) for modality in MODALITIES]
-        text, video = (finite_rows(values[key], key) for key in keys)
+        (text, of_text), (video, of_video) = (item_rows(values[key], key) for key in keys)
         called = keys[0], keys[1]
         truth = right_videos(values, len(text), len(video), names.right, called)
         labels = classes_in(values, len(text))
@@ -327,7 +334,7 @@ def embeddings_of(
         known_ids = {m: found for m, found in ids.items() if found is not None}
         return Embeddings(
             text, video, truth, labels, where, unread=others, known_ids=known_ids,
-            modalities=modalities, called=called,
+            modalities=modalities, called=called, tokens=(of_text, of_video),
         )  # fmt: skip
 
 
@@ -348,7 +355,7 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
     if (key := one_of(values, TRUTH)) is not None:
         both = key.replace("_to_", " and ")
         raise CimError(f"holds {ALONE} and {key}; expected {both} with it, or {ALONE} without")
-    rows = finite_rows(values[ALONE], ALONE)
+    rows, tokens = item_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
     named = ids_in(values, IDS[ALONE], len(rows))
     ids = {} if named is None else dict.fromkeys(MODALITIES, named)
@@ -361,6 +368,7 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
         alone=True,
         unread=others,
         known_ids=ids,
+        tokens=(tokens, tokens),
     )
     return replace(found, compared=comparisons_in(values, len(rows)))
 
@@ -417,9 +425,11 @@ def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
     Warns if the scale of the rows differs from the scale of the calibration rows.
     """
     read = embeddings_in(data, model.modalities)
-    for modality in MODALITIES:
-        name = name_of(modality, read.called)
+    for modality, name, tokens in zip(MODALITIES, read.called, read.tokens, strict=True):
+        require_tokens(tokens, modality, model, read.file, name)
         require_width(getattr(read, modality), modality, model, read.file, name)
+    if model.head.takes_tokens:
+        read = replace(read, tokens=model.head.tokens)
     taken = with_unit_rows(read) if model.unit_rows else read
     for modality, name in zip(MODALITIES, taken.called, strict=True):
         warn_of_scale(getattr(taken, modality), modality, model, taken.file, name)
@@ -452,14 +462,41 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     where = "embeddings" if file is None else str(file)
     if isinstance(data, Embeddings):
         name, rows = name_of(modality, data.called), getattr(data, modality)
+        tokens = data.tokens[MODALITIES.index(modality)]
     elif isinstance(data, Mapping):
-        name, rows = modality_of(data, modality, modalities=model.modalities)
+        name, rows, tokens = modality_of(data, modality, modalities=model.modalities)
     else:
-        name, rows = read_modality(Path(where), modality, model.modalities)
+        name, rows, tokens = read_modality(Path(where), modality, model.modalities)
+    require_tokens(tokens, modality, model, where, name)
     require_width(rows, modality, model, where, name)
     taken = unit_rows(rows, f"{where}: {name}") if model.unit_rows else rows
     warn_of_scale(taken, modality, model, where, name)
     return taken
+
+
+def require_tokens(
+    tokens: int | None, modality: str, model: ModelCard, where: str, name: str
+) -> None:
+    """Raise CimError unless an item has the tokens that a model takes; None if they are flat.
+
+    The sentence calls the modality by the user's `name`.
+    """
+    expected = model.head.tokens[MODALITIES.index(modality)]
+    if tokens not in (None, expected):
+        taken = f"{expected} tokens" if model.head.takes_tokens else "one row"
+        raise CimError(
+            f"{where}: {name} has {tokens} tokens for each item; {model.name} expects {taken}"
+        )
+
+
+def require_vectors(data: Embeddings) -> None:
+    """Raise CimError if an item is several tokens."""
+    for name, tokens in zip(data.called, data.tokens, strict=True):
+        if tokens is not None:
+            raise CimError(
+                f"{data.file}: {name} has {tokens} tokens for each item; expected one row, "
+                "[rows, width]"
+            )
 
 
 def require_width(

@@ -100,6 +100,16 @@ def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32
     return rows
 
 
+def item_rows(value: Any, key: str) -> tuple[Array, int | None]:
+    """Rows [n, width] in float32 and None, or of tokens [n, T, width] the rows [n, T width] and T.
+
+    Raises CimError as `finite_rows` does.
+    """
+    if not isinstance(value, np.ndarray) or value.ndim != 3 or 0 in value.shape[1:]:
+        return finite_rows(value, key), None
+    return finite_rows(value.reshape(len(value), -1), key), value.shape[1]
+
+
 def right_videos(
     values: Mapping[str, Any],
     texts: int,

@@ -13,7 +13,8 @@ TOML, one table per modality. Every key is optional; missing keys are recognised
 
 If the checkpoint does not state its activation, the map can: activation (a text) and
 negative_slope (a number), and output_activation for layout `perceptron`. For a layout that reads
-tokens, `tokens` gives their number if it differs from the data's rows.
+tokens, `tokens` gives their number if it differs from the data's rows. `alpha_max` and `beta_min`
+limit the generalised Gaussians of layout `probvlm`.
 
 The layers are, by layout (names with dots need the quotes):
 
@@ -44,7 +45,10 @@ EPS = 1e-5
 OWN_KEYS = ("prefix", "eps")
 """Keys of a map that do not depend on the layout."""
 
-VALUES = ("activation", "output_activation", "negative_slope", "tokens")
+VALUES = (
+    *("activation", "output_activation", "negative_slope", "tokens"),
+    *("alpha_max", "beta_min"),
+)
 """Keys of a map for values, not layers: the weights do not show these values."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.escapes import clean_name
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.typed_fields import list_of, made_of, table_of
@@ -19,7 +20,8 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.provenance import Provenance, provenance_of
-from cimtool.loading.score import ScoreOptions, read_score
+from cimtool.loading.score import ScoreOptions, named_head, read_score
+from cimtool.loading.tokens import of_each_token
 from cimtool.loading.unread import unread
 from cimtool.loading.weights import Weights, find_weights, require_weights
 
@@ -151,7 +153,9 @@ def build_model(
     the names. Raises CimError if no layout fits, the projectors differ in dimensions, or the score
     lacks something, or for a variance of the file that the layout does not read.
     """
-    layout, weights, towers = _read(checkpoint, layer_map, widths, names)
+    layout, weights, towers = _read(
+        checkpoint, layer_map, widths, names, _takes_tokens(checkpoint, wanted)
+    )
     has_variance = any(VARIANCE in tower.outputs for tower in towers)
     left = unread(layout, checkpoint.content, weights, has_variance)
     if not wanted.ignore_uncertainty:
@@ -174,6 +178,12 @@ def build_model(
         provenance=provenance_of(checkpoint.content, checkpoint.file),
         modalities=modalities_of(checkpoint),
     )
+
+
+def _takes_tokens(checkpoint: Checkpoint, wanted: ScoreOptions) -> bool:
+    """True if the head that is named scores items of several tokens."""
+    kind = named_head(checkpoint.file, checkpoint.content, wanted)
+    return kind is not None and kind.takes_tokens
 
 
 def _left_variance(file: str, wanted: str | None, has_variance: bool) -> tuple[str, ...]:
@@ -205,6 +215,13 @@ def model_of_towers(
     dimensions, or the score lacks something.
     """
     _require_one_space(towers, places)
+    if wanted.head is not None and Head.named(wanted.head, Argument("head")).takes_tokens:
+        raise ArgumentError(
+            '{head} is "{}", which applies projectors to each token of a row; expected a '
+            "checkpoint of them, or another head for {}",
+            wanted.head,
+            " and ".join(places),
+        )
     return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))
 
 
@@ -247,14 +264,16 @@ def _read(
     layer_map: LayerMap,
     widths: ReadWidths,
     names: ReadNames = usual_names,
+    of_tokens: bool = False,
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
     text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
     try:
         layout = recognise(text, video)
-        if layout.reads_tokens or layout.depends_on_width:
+        if of_tokens or layout.reads_tokens or layout.depends_on_width:
             of_text, of_video = widths(modalities_of(checkpoint))
             text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
-        towers = layout.tower(text), layout.tower(video)
+        read = partial(of_each_token, layout) if of_tokens else layout.tower
+        towers = read(text), read(video)
     except CimError:
         for weights in (text, video):
             require_weights(weights.keys, weights.file)

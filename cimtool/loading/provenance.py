@@ -16,6 +16,7 @@ from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.ir.program import MODALITIES
+from cimtool.loading.checkpoint import single
 from cimtool.loading.digests import Digests, digests_of, known_rows
 
 KEY = "provenance"
@@ -130,4 +131,4 @@ def provenance_of(content: Mapping[str, Any], file: str) -> Provenance | None:
 def _digests(value: Any) -> Digests:
     if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != 1:
         raise TypeError(value)
-    return value.view(np.uint64)
+    return single(value).view(np.uint64)

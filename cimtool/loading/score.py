@@ -14,6 +14,7 @@ from cimtool.ir.heads import Head, ScoreConstants
 from cimtool.ir.heads.base import point_heads
 from cimtool.ir.program import Graph
 from cimtool.ir.surrogate import Polynomial
+from cimtool.ir.types import rows_of_item
 from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
 
@@ -60,7 +61,8 @@ def read_score(
     """
     kind = _kind(file, content, wanted, towers)
     _refuse_others(kind, wanted)
-    known = ScoreConstants(file)
+    text, video = (rows_of_item(one.types[one.outputs["mu"]].shape[0])[0] for one in towers)
+    known = ScoreConstants(file, tokens=(text, video))
     if kind.is_sampled:
         inner = inner_polynomial(file, content)
         found = wanted.polynomial or inner
@@ -72,23 +74,29 @@ def read_score(
         )
         if found is not None:
             found = replace(raw(found, divisors), a=a, b=b)
-        known = ScoreConstants(file, found, a, b)
+        known = replace(known, polynomial=found, a=a, b=b)
     elif kind.scales_cosine:
         # a and b of a file for another head are of a distance.
         own = content if content.get(INNER_HEAD) == kind.name else {}
         a, b = (_first(getattr(wanted, name), _number(file, own, name)) for name in ("a", "b"))
-        known = ScoreConstants(file, None, a, b)
+        known = replace(known, a=a, b=b)
     return kind.trained(known), known
+
+
+def named_head(file: str, content: Mapping[str, Any], wanted: ScoreOptions) -> type[Head] | None:
+    """The head that the caller names, or else the checkpoint; None if neither does."""
+    if wanted.head is not None:
+        return Head.named(wanted.head, Argument("head"))
+    named = content.get(INNER_HEAD)
+    return Head.named(named, f"{file}: {INNER_HEAD}") if isinstance(named, str) else None
 
 
 def _kind(
     file: str, content: Mapping[str, Any], wanted: ScoreOptions, towers: tuple[Graph, Graph]
 ) -> type[Head]:
-    if wanted.head is not None:
-        return Head.named(wanted.head, Argument("head"))
-    named = content.get(INNER_HEAD)
-    if isinstance(named, str):
-        return Head.named(named, f"{file}: {INNER_HEAD}")
+    named = named_head(file, content, wanted)
+    if named is not None:
+        return named
     if all("s" in tower.outputs for tower in towers):
         return Head.named(DEFAULT_HEAD, "head")
     raise ArgumentError(

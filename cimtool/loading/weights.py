@@ -33,7 +33,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
 TRANSPARENT = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Wrappers that torch.compile, FSDP and activation checkpoints put around any part of a model."""
 
-_SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
+_SUFFIX = r"(_proj|_projector|_projection|_head|_BayesCap)?(_state_dict)?"
 _MODALITY = {
     "text": re.compile(rf"(text|txt){_SUFFIX}|txt_enc"),
     "video": re.compile(rf"(video|image|img){_SUFFIX}|img_enc"),

@@ -24,6 +24,7 @@ from cimtool.ir.source import (
     Exp,
     Gate,
     Log,
+    LogGamma,
     Power,
     Reciprocal,
     Sigmoid,
@@ -34,7 +35,7 @@ from cimtool.ir.types import Type, real
 from cimtool.passes.approximate import PolynomialCurve, fit_curve
 from cimtool.passes.base import RIGHT_ROWS
 
-BENT = (Elu, Erf, Exp, Log, Power, Reciprocal, Sigmoid, Softplus, Tanh)
+BENT = (Elu, Erf, Exp, Log, LogGamma, Power, Reciprocal, Sigmoid, Softplus, Tanh)
 """The functions of single numbers that a polynomial stands in for."""
 
 CURVE_TOLERANCE = 2.0**-14

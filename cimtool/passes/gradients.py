@@ -29,6 +29,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
 )
 from cimtool.ir.backends import GRADIENTS
 from cimtool.ir.program import Graph, Program, as_inputs, features_of
@@ -191,6 +192,19 @@ def _add(op: Add, inputs: Sequence[Array], gradient: FloatArray) -> list[FloatAr
 @GRADIENTS.rule(Sum)
 def _sum(op: Sum, inputs: Sequence[Array], gradient: FloatArray) -> list[FloatArray]:
     return [np.broadcast_to(gradient[..., None], inputs[0].shape)]
+
+
+@GRADIENTS.rule(SumOfMaxima)
+def _sum_of_maxima(
+    op: SumOfMaxima, inputs: Sequence[Array], gradient: FloatArray
+) -> list[FloatArray]:
+    """The largest number of each row of a pair has the pair's gradient, the others none."""
+    (x,) = inputs
+    parts = x.reshape(len(x), -1, op.columns)
+    found = np.zeros(parts.shape)
+    of_rows = np.repeat(gradient, op.rows, axis=0)[..., None]
+    np.put_along_axis(found, parts.argmax(axis=2)[..., None], of_rows, axis=2)
+    return [found.reshape(x.shape)]
 
 
 @GRADIENTS.rule(Clip)

@@ -43,6 +43,7 @@ from cimtool.ir.source import (
     Gate,
     LeakyRelu,
     Log,
+    LogGamma,
     PolynomialScore,
     Power,
     ProbitScore,
@@ -227,7 +228,7 @@ def _fused_away(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) 
     raise TypeError(f"fuse left {op.name} in {builder.name}.{node.name}")
 
 
-LOWER.rule(Elu, Erf, Log, Power, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
+LOWER.rule(Elu, Erf, Log, LogGamma, Power, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
 
 
 @LOWER.rule(Abs)

@@ -24,6 +24,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
     scalar,
 )
 from cimtool.ir.backends import QUANTIZE
@@ -189,7 +190,7 @@ class Quantizing(Builder):
         return self._rows[name]
 
 
-QUANTIZE.rule(MatMul, BatchMatMul, Axis)(keep)
+QUANTIZE.rule(MatMul, BatchMatMul, SumOfMaxima, Axis)(keep)
 
 
 @QUANTIZE.rule(Arrange)

@@ -16,7 +16,7 @@ from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
-from cimtool.ir.types import Type, numbers_of_item
+from cimtool.ir.types import Type, numbers_of_item, rows_of_item
 from cimtool.simulation.device import Device
 from cimtool.simulation.work import LITTLE, readable_work
 
@@ -31,6 +31,9 @@ BLOCK_BYTES = 1 << 27
 
 UNIT_COLUMNS, UNIT_ROWS = 4096, 24
 """A thread computes a unit of this many items and at least this many texts, to stay in cache."""
+
+LEAST_COLUMNS = 64
+"""A unit has this many items at least, even if a pair has many numbers."""
 
 THREAD_ROWS = 128
 """Rows of a projector per thread and block."""
@@ -126,7 +129,10 @@ class Runner:
         height = block_height(self.graph, ROW_BLOCK * self.blocks, names)
 
         def of_block(block: slice) -> Result:
-            known = {k: None if value is None else value[block] for k, value in given.items()}
+            known = {
+                name: None if value is None else value[self._rows_of(name, block)]
+                for name, value in given.items()
+            }
             return seen(self._narrow_values({"x": x[block]}, names, known))
 
         if self.threaded:
@@ -135,6 +141,11 @@ class Runner:
         if self.on_device:
             return [of_block(part) for part in parts]
         return side_by_side(of_block, parts)
+
+    def _rows_of(self, name: str, items: slice) -> slice:
+        """The rows of a value that are these items'."""
+        rows, _ = rows_of_item(self.graph.types[name].shape[0])
+        return slice(items.start * rows, items.stop * rows)
 
     def encode(self, x: Array) -> dict[str, Array]:
         """Compute a projector's outputs for embeddings `x` [n, width], in blocks of rows."""
@@ -344,12 +355,16 @@ class Simulator:
         wanted = tuple(outputs.values() if names is None else names)
         shapes = [runner.graph.types[name].shape for name in wanted]
         pairs = runner.threaded and all(shape == ("n", "m") for shape in shapes)
-        wide = UNIT_COLUMNS if pairs and gallery else max(columns, 1)
+        numbers = runner.graph.numbers_of_pair
+        wide = max(columns, 1)
+        if pairs and gallery:
+            wide = max(UNIT_COLUMNS // numbers, LEAST_COLUMNS)
         chunks = [
             runner.derived({k: v[start : start + wide] for k, v in gallery.items()}, wanted)
             for start in range(0, columns, wide)
         ]
-        height = max(UNIT_ROWS if pairs else 1, PAIR_BLOCK * runner.blocks // max(columns, 1))
+        most = PAIR_BLOCK * runner.blocks // numbers
+        height = max(UNIT_ROWS if pairs else 1, most // max(columns, 1))
         for start in range(0, rows, height):
             block = slice(start, min(start + height, rows))
 

@@ -281,16 +281,25 @@ def layer_tensors(graph: Graph) -> dict[str, tuple[Tensor, Tensor]]:
 def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
     """The tensors of the checkpoint `file` that a model's layers are, by modality and node.
 
-    Raises CimError for a layer that is not one tensor of the file.
+    Raises CimError for a layer that is no Linear of the file, or is one of both modalities.
     """
     keys: dict[str, dict[str, TensorKeys]] = {}
+    layers: dict[str, str] = {}
     for graph in (model.program.text, model.program.video):
         keys[graph.name] = {}
         for name, op in graph.operations(Mvm).items():
+            layer = f"{graph.name}.{name}"
             if op.keys is None:
                 raise CimError(
-                    f"{file}: layout {model.layout}: {graph.name}.{name} is computed from several "
-                    "tensors; only a layer that is one tensor of the file can be fine-tuned"
+                    f"{file}: layout {model.layout}: {layer} has no weight [out, in] in the file, "
+                    "which holds it as several tensors or as [in, out]; only a Linear can be "
+                    "fine-tuned"
+                )
+            other = layers.setdefault(op.keys.weight, layer)
+            if other != layer:
+                raise CimError(
+                    f"{file}: layout {model.layout}: {other} and {layer} are both "
+                    f"{op.keys.weight}; only layers of one modality can be fine-tuned"
                 )
             keys[graph.name][name] = op.keys
     return keys
@@ -304,9 +313,9 @@ def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: st
         if isinstance(value, Mapping):
             found[key] = with_tensors(value, new, name)
         elif isinstance(value, np.ndarray):
-            array = new.get(name, value)
+            array = single(new.get(name, value))
             # An encoder's, which numpy and torch know under types of their own.
-            array = array.astype(np.float32) if is_float8(array) else np.array(single(array))
+            array = array.astype(np.float32) if is_float8(array) else np.array(array)
             found[key] = torch.from_numpy(array)
         else:
             found[key] = value

@@ -18,10 +18,13 @@ import torch
 from torch import Tensor
 
 from cimtool.base.arrays import FloatArray
+from cimtool.base.intervals import Interval
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
+from cimtool.reference.bootstrap import interval, resamples
 from cimtool.reference.measures import RECALLS, WAYS
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.retrieval import retrieval
+from cimtool.reference.queries import metrics
+from cimtool.reference.retrieval import retrieval, retrieved
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 from cimtool.training.loss import Loss
 from cimtool.training.models import ProjectorModel
@@ -181,6 +184,20 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     shown = [name for name in MEASURES if name != "map" or truth.by_class]
     names = [f"{name}_{way}" for name in shown for way in WAYS]
     return {name: found.get(name, np.nan) for name in names}
+
+
+def recall_interval(scores: FloatArray, pairs: Pairs, seed: int) -> Interval:
+    """The interval of the mean R@1 of both ways of scores [n, m], over resampled queries.
+
+    NaN if a way has no query.
+    """
+    queries = retrieved(on_grid(scores), truth_in(pairs, by_class=False))
+    means = [
+        sum(found.get(f"r1_{way}", np.full(1, np.nan)) for way in WAYS) / len(WAYS)
+        for samples in resamples(pairs.right.numpy(), len(pairs.video), seed)
+        for found in (metrics(queries, samples),)
+    ]
+    return interval(np.concatenate(means))
 
 
 def truth_in(pairs: Pairs, by_class: bool) -> Truth:

@@ -24,6 +24,7 @@ from cimtool.loading.embeddings import (
     EmbeddingsLike,
     File,
     embeddings_in,
+    require_vectors,
     with_unit_rows,
 )
 from cimtool.loading.layouts import Layout, recognise
@@ -256,6 +257,7 @@ def make_job(
         with naming(rows.file):
             check_batches(parts.pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(kind, start, parts.pairs, options["model"])
+    _require_trainable(model, optimisation.epochs, start)
     with naming(rows.file):
         scale = model.score_scale(parts.pairs)
     free = type(loss).model_fields.keys() - options["loss"].keys()
@@ -432,6 +434,7 @@ def _require_fit(rows: Embeddings, model: type[ProjectorModel]) -> None:
 
     Two texts of one video need the same labels: its class is theirs.
     """
+    require_vectors(rows)
     if model.one_modality and not rows.alone:
         both = " and ".join(rows.called)
         raise CimError(
@@ -493,6 +496,17 @@ def _model(
     shown = kind.options_of(start.text.arrays, start.video.arrays)
     said = {name: start.content[name] for name in names if name in start.content}
     return kind(**{**before, **shown, **said, **options})
+
+
+def _require_trainable(model: ProjectorModel, epochs: int, start: Start | None) -> None:
+    """Raise CimError for epochs, or a start, of a model that is solved from the rows alone."""
+    if not model.solved_by:
+        return
+    solved = f"{model.solved_by} is solved from the rows that train"
+    if start is not None:
+        raise ArgumentError("{}, and {start} is given; expected none", solved)
+    if epochs:
+        raise ArgumentError("{}, and {epochs} is {}; expected none, or 0", solved, epochs)
 
 
 def few(pairs: Pairs) -> bool:

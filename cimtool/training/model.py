@@ -86,6 +86,11 @@ class ProjectorModel(Options, Named):
         """Dimensions of the linear maps that `begin` takes; 0 if training starts at random."""
         return 0
 
+    @property
+    def solved_by(self) -> str:
+        """The option for which nothing can be trained, for an error; empty if it is not set."""
+        return ""
+
     def for_few_pairs(self) -> Self:
         """The same model for few pairs of two modalities: started from linear maps if it can."""
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cimtool.base.intervals import Interval
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.report.charts import Points, curves
 from cimtool.report.document import Block, Document, FactList, Picture, Section, Sentence
@@ -32,14 +33,24 @@ def retrieval_headline(
     history: Sequence[RetrievalEpoch],
     raw: Mapping[str, float] | None = None,
     called: Modalities = TEXT_VIDEO,
+    solved: Interval | None = None,
 ) -> str:
-    """The best epoch and its recalls, and those of the raw rows, or that they have none."""
+    """The best epoch and its recalls, and those of the raw rows, or that they have none.
+
+    `solved` is the interval of R@1 of a model that nothing trained, as `ProjectorRun` has it.
+    """
     best = best_epoch(history)
+    of_raw = raw_sentence(raw, called)
+    if solved is not None:
+        means = {name: f"{name} {mean:.1%}" for name, mean in best.means.items()}
+        means["R@1"] += f" [{solved.low:.1%}, {solved.high:.1%}]"
+        said = ", ".join(means.values())
+        return f"The model is solved, not trained: held-out {said}, means of both ways. {of_raw}"
     which = f"epoch {best.number}" if best.number else "the start, before any training"
     epochs = history[-1].number
     what = f"Best of {epochs} epochs is" if epochs else "The model is"
     said = f"{what} {which}: {shares_text(best.recalls)}"
-    return f"{said}, means of both ways. {raw_sentence(raw, called)}"
+    return f"{said}, means of both ways. {of_raw}"
 
 
 def retrieval_page(
@@ -49,6 +60,7 @@ def retrieval_page(
     stopped: str | None,
     raw: Mapping[str, float] | None = None,
     called: Modalities = TEXT_VIDEO,
+    solved: Interval | None = None,
 ) -> str:
     """The page of trained projectors as one HTML document; `raw` are the figures of raw rows."""
     trained = history[1:]
@@ -86,7 +98,7 @@ def retrieval_page(
         ],
         lines,
         title=title,
-        headline=retrieval_headline(history, raw, called),
+        headline=retrieval_headline(history, raw, called, solved),
         held="pairs",
         curve=epoch_curves(recalls, "recall on held-out pairs", percent_tick),
         caption="Recall on the held-out pairs after each epoch, means of both ways.",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.intervals import Interval
 from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
@@ -31,6 +32,7 @@ from cimtool.training.history import (
     last_is_best,
     linear_is_best,
     raw_recalls,
+    recall_interval,
     recalls_of,
     sample,
     shares_text,
@@ -85,9 +87,10 @@ class ProjectorRun(Run[RetrievalEpoch]):
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band, and it
     was not fitted to this very model; `lacks_sigmoid` that the score stands for one whose a and b
     neither loss nor polynomial says. `raw` are the figures of the held-out rows by their cosine,
-    None if widths differ; `called` are the names of both modalities; `warnings` say where a
-    figure means less than it seems, `remarks` are on the course, the data, that polynomial, and the
-    model's own on its last epoch.
+    None if widths differ; `called` are the names of both modalities. `solved` is the interval of
+    the held-out R@1, mean of both ways, of a model in closed form without epochs: no epoch was
+    chosen by these pairs. `warnings` say where a figure means less than it seems, `remarks` are on
+    the course, the data, that polynomial, and the model's own on its last epoch.
     """
 
     lacks_polynomial: bool
@@ -95,6 +98,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
     lacks_sigmoid: bool
     raw: Mapping[str, float] | None
     called: Modalities
+    solved: Interval | None
     warnings: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -135,6 +139,7 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
             f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted "
             f"on: {cause}"
         )
+    solved = training.solved_interval(run.history)
     remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
     stated = training.deployed(run.best)
     head = Head.named(stated["head"], "head")
@@ -147,6 +152,7 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
         lacks_sigmoid=head.is_sampled and not {"a", "b"} <= stated.keys(),
         raw=training.raw,
         called=job.called,
+        solved=solved,
         warnings=tuple(filter(None, warnings)),
         remarks=tuple(remarks),
     )
@@ -320,7 +326,23 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
         """Recalls by epoch."""
         title = f"{self.job.model.name} trained by {self.job.loss.name}"
-        return retrieval_page(title, self.settings, history, stopped, self.raw, self.job.called)
+        return retrieval_page(
+            title,
+            self.settings,
+            history,
+            stopped,
+            self.raw,
+            self.job.called,
+            self.solved_interval(history),
+        )
+
+    def solved_interval(self, history: Sequence[RetrievalEpoch]) -> Interval | None:
+        """The interval of R@1 that `ProjectorRun` has; None if epochs were trained."""
+        job = self.job
+        if not job.model.closed_form or len(history) > 1:
+            return None
+        scores = self._measured(*self.towers.encode(job.held.text, job.held.video))[0]
+        return recall_interval(scores, job.held, job.seed)
 
 
 def _linear_fit(job: TrainingJob, dimensions: int) -> LinearFit:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.base.plugins import needing
 from cimtool.loading.checkpoint import Checkpoint
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.embeddings import Embeddings, require_vectors
 from cimtool.loading.model import Model, build_model
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
 from cimtool.loading.source import STAND_IN
@@ -26,6 +26,7 @@ def random_trunk(rows: Embeddings, logvar: float, seed: int) -> tuple[Model, Map
         from cimtool.training.models.trunk import TrunkModel
         from cimtool.training.trainer import CPU, seeded
 
+    require_vectors(rows)
     widths = rows.text.shape[1], rows.video.shape[1]
     sizes = TrunkModel.sizes(rows.text.size + rows.video.size, *widths)
     trunk = TrunkModel(**sizes, logvar_start=logvar)

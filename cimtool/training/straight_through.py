@@ -29,6 +29,7 @@ from cimtool.ir.arithmetic import (
     Clip,
     Mvm,
     Store,
+    SumOfMaxima,
 )
 from cimtool.ir.backends import STRAIGHT_THROUGH
 from cimtool.ir.integer import Quantize, Requant
@@ -194,6 +195,12 @@ def _add(op: Add, site: Site, *inputs: Tensor) -> Tensor:
 @STRAIGHT_THROUGH.rule(Clip)
 def _clip(op: Clip, site: Site, x: Tensor) -> Tensor:
     return torch.clamp(x, tensor(op.lo), tensor(op.hi))
+
+
+@STRAIGHT_THROUGH.rule(SumOfMaxima)
+def _sum_of_maxima(op: SumOfMaxima, site: Site, x: Tensor) -> Tensor:
+    largest = x.reshape(len(x), -1, op.columns).amax(2)
+    return largest.reshape(-1, op.rows, largest.shape[1]).sum(1)
 
 
 @STRAIGHT_THROUGH.rule(Axis)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
-from cimtool.base.threads import one_blas_thread
+from cimtool.base.threads import PAIR_BLOCK, one_blas_thread
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.emit.own_files import require_own_file
 from cimtool.emit.runtime import ENCODE_BLOCK, Session
@@ -109,7 +109,9 @@ def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tup
         )
         for graph in (bundle.program.text, bundle.program.video)
     }
-    logits = Session(bundle.folder / "score.onnx").score(features["text"], features["video"])
+    most = PAIR_BLOCK // bundle.program.score.numbers_of_pair
+    score = Session(bundle.folder / "score.onnx")
+    logits = score.score(features["text"], features["video"], most)
     simulated = outputs_of(runs.features, runs.scores)
     counts = compare_outputs(ONNX, simulated, outputs_of(features, logits))
     if bundle.program.shortlist is not None:

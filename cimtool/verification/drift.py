@@ -356,7 +356,9 @@ class BaselineLoss:
 
 
 def without_cosine(data: Embeddings) -> str | None:
-    """The sentence on rows of two widths, which have no cosine; None if both are as wide."""
+    """The sentence on rows of tokens or of two widths, which have no cosine; None for others."""
+    if any(data.tokens):
+        return "raw embeddings have no cosine: an item is several tokens"
     text, video = data.text.shape[1], data.video.shape[1]
     if text == video:
         return None

@@ -12,7 +12,7 @@ from cimtool.ir.arithmetic import Store
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Program
-from cimtool.ir.types import INT_LIMIT
+from cimtool.ir.types import INT_LIMIT, rows_of_item
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.lower import domain_limits
 from cimtool.reference.truth import Truth
@@ -280,13 +280,20 @@ def clipped_rows(program: Program, data: Embeddings) -> tuple[ClippedRows, ...]:
 
 
 def lost_shares(graph: Graph, x: Array) -> FloatArray:
-    """The share [n] of each row's squared norm that lies beyond the limits of its quantizer."""
+    """The share [n] of each row's squared norm that lies beyond the limits of its quantizer.
+
+    Of a row of tokens it is the share of the token that loses most.
+    """
     quantizers = {node.inputs[0]: node.op for node in graph.nodes if isinstance(node.op, Quantize)}
     sources = list(quantizers)
     read = replace(graph, outputs={name: name for name in sources}).pruned()
+    tokens = {name: rows_of_item(read.types[name].shape[0])[0] for name in sources}
 
     def lost(values: dict[str, Array]) -> FloatArray:
-        shares = [_lost(op, values[name]) for name, op in quantizers.items()]
+        shares = [
+            _lost(op, values[name]).reshape(-1, tokens[name]).max(axis=1)
+            for name, op in quantizers.items()
+        ]
         largest: FloatArray = np.max(shares, axis=0)
         return largest
 

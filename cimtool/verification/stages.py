@@ -16,6 +16,7 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.base.threads import ahead
 from cimtool.bundle.simulate import left_by, listed_items
+from cimtool.ir.arithmetic import SumOfMaxima
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
@@ -26,7 +27,7 @@ from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.reference.metrics import RAW, RAW_INT8, cosines, int8_products, on_grid
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
-from cimtool.verification.drift import DISTANCE, DriftTable
+from cimtool.verification.drift import DISTANCE, DriftTable, without_cosine
 from cimtool.verification.references import (
     EXACT,
     References,
@@ -236,6 +237,7 @@ def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -
     most = min(block_height(graph, FLOAT_PAIRS) for graph in (folded.text, folded.video))
     if any(node.op.holds_dimensions for node in folded.score.nodes):
         most = min(most, math.isqrt(FLOAT_PAIRS // folded.text.extent(folded.text.outputs["mu"])))
+    most = min(most, math.isqrt(FLOAT_PAIRS // folded.score.numbers_of_pair))
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     return Session(float_file).score_rows(data.text, data.video, most)
 
@@ -329,7 +331,7 @@ def _table(
         table.add_reference(references.name, *means)
         if against.exact is not None:
             table.add_monte_carlo(references.monte_carlo_name, against.monte_carlo)
-    if data.text.shape[1] == data.video.shape[1]:
+    if without_cosine(data) is None:
         table.add_baseline(RAW, cosines(data.text, data.video))
         table.add_baseline(RAW_INT8, int8_products(data.text, data.video))
     if run.ed is not None:
@@ -407,10 +409,16 @@ def _score_with_statistics(
 
 
 def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:
-    """`mu` of both modalities as real numbers, [n, d] and [m, d]."""
+    """`mu` of both modalities as real numbers, [n, d] and [m, d]; of tokens, the mean of each item.
+
+    A score of tokens adds maxima over them.
+    """
+    tokens = [(op.rows, op.columns) for op in program.score.operations(SumOfMaxima).values()]
     means = []
-    for graph in (program.text, program.video):
+    for graph, count in zip((program.text, program.video), (*tokens, (1, 1))[0], strict=True):
         unit = graph.types[graph.outputs["mu"]].scale
         mu = features[graph.name]["mu"]
+        if count > 1:
+            mu = mu.reshape(len(mu), count, -1).mean(axis=1)
         means.append(mu if unit is None else mu * unit)
     return means[0], means[1]

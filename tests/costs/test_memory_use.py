@@ -75,7 +75,8 @@ def test_writes_against_endurance() -> None:
 matrices = st.builds(
     StoredMatrix, rows=st.just(8), items=st.just(1), weight_bits=st.just(8),
     encoding=st.just("offset"), slices=st.just(4), cells_per_value=st.just(4),
-    row_tiles=st.integers(1, 4), across=st.integers(1, 9), drives=st.just(()),
+    row_tiles=st.integers(1, 4), across=st.integers(1, 9), columns=st.integers(1, 4),
+    drives=st.just(()),
 )  # fmt: skip
 
 

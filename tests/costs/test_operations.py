@@ -10,7 +10,18 @@ from cimtool.costs.operations import Operations, digital
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Store, Sum
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Store,
+    Sum,
+    SumOfMaxima,
+)
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
@@ -18,6 +29,7 @@ from cimtool.ir.types import Type, integer, real
 
 ROWS = {"x": integer(("n", 5), -8, 7, 1.0), "y": integer(("m", 5), -8, 7, 1.0)}
 ROWS |= {"rows": integer(("8n", 5), -8, 7, 1.0), "columns": integer(("4n", 5), -8, 7, 1.0)}
+ROWS |= {"pairs": integer(("3n", "8m"), -8, 7, 1.0)}
 ONE = np.int64(1)
 UNIT = np.float64(1)
 
@@ -54,6 +66,8 @@ def counts(
         (Axis(1), ("x",), counts()),
         (Arrange(1, np.arange(5)[None]), ("x",), counts()),
         (BatchMatMul(4, 2), ("rows", "columns"), counts(8 * 2 * 5, 8 * 2 * 5)),
+        # Of 24 numbers of each of 3 pairs: 7 comparisons a row, and 2 additions of 3 maxima.
+        (SumOfMaxima(3, 8), ("pairs",), counts(additions=3 * 2, limits=3 * 3 * 7)),
         # x - 4 x + 3 x + 1: one shift, one multiplication and three additions an element.
         (Add((ONE, -4 * ONE, 3 * ONE), ONE, UNIT), ("x", "x", "x"), counts(5, 15, 5)),
         (Add((-ONE,), np.int64(0), UNIT), ("x",), counts()),

@@ -22,6 +22,7 @@ from cimtool.ir.source import (
     L2Normalize,
     LayerNorm,
     LeakyRelu,
+    LogGamma,
     Power,
     ProbitScore,
     RmsNorm,
@@ -69,6 +70,12 @@ def test_onnx_computes_the_same(op: Op) -> None:
 def test_onnx_multiplies_batches_by_their_own() -> None:
     op, x = BatchMatMul(3, 3), np.random.default_rng(8).normal(size=(12, 5))
     np.testing.assert_allclose(computed(op, x, inputs=2), op.run(x, x))
+
+
+def test_onnx_computes_the_logarithm_of_the_gamma_function_by_a_series() -> None:
+    x = np.concatenate([np.geomspace(1e-3, 1e3, 999), [1.0, 2.0, 30.0]])[None]
+    exact = LogGamma().run(x)
+    np.testing.assert_allclose(computed(LogGamma(), x), exact, rtol=1e-13, atol=1e-11)
 
 
 @pytest.mark.parametrize("op", [Inclusion(), ProbitScore(10.0, -2.0)], ids=lambda op: op.name)

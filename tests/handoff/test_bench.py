@@ -202,6 +202,21 @@ def test_a_source_that_changed_is_compiled_anew(file: str, handoff: Path, tmp_pa
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == "sums"
 
 
+@pytest.mark.thorough("builds a bench twice")
+def test_what_a_source_includes_is_compiled_anew(handoff: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(handoff, tmp_path / "copy"))
+    text = (copy / "sv" / "cim_column.sv").read_text("utf-8")
+    (copy / "mine").mkdir()
+    (copy / "mine" / "part.svh").write_text(text, "utf-8")
+    (copy / "mine" / "column.sv").write_text('`include "mine/part.svh"\n', "utf-8")
+    macro = "MACRO=sv/cim_array.sv mine/column.sv"
+    assert run_goal(copy, "icarus", macro).returncode == 0
+    (copy / "mine" / "part.svh").write_text("no Verilog here\n", "utf-8")
+    done = run_goal(copy, "icarus", macro)
+    assert done.returncode != 0
+    assert "the bench does not compile with them" in done.stderr
+
+
 @pytest.mark.thorough("the same sources are built by other tests")
 def test_the_sources_are_clean(handoff: Path) -> None:
     names = ("tb_array", "cim_macro", "cim_output", "cim_adapter", "cim_array", "cim_column")

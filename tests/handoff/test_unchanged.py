@@ -62,6 +62,23 @@ def test_faults_of_ones_own_may_be_added(folder: Path) -> None:
     assert make(folder, "unchanged").returncode == 0
 
 
+def test_mutants_without_a_fault_are_refused(folder: Path) -> None:
+    file, told = folder / "sv" / "faults.txt", "sv/faults.txt: has no faults, or is missing"
+    for change in (lambda: file.write_text(""), file.unlink):
+        change()
+        done = make(folder, "mutants")
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[0] == f"sv/bench.sh: {told}; export again"
+
+
+def test_a_fault_that_is_not_listed_is_refused(folder: Path) -> None:
+    done = make(folder, "random", "FAULT=999")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        "sv/bench.sh: FAULT=999; expected a number of sv/faults.txt, or 0 for none"
+    )
+
+
 def test_every_file_is_in_the_list(folder: Path) -> None:
     listed = {line[66:] for line in (folder / "files.sha256").read_text().splitlines()}
     held = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.emit.onnx import file_bytes, onnx_model
+from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import (
@@ -27,6 +29,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
     mvm_bounds,
     scalar,
 )
@@ -167,6 +170,44 @@ def test_pairs_stay_inside_their_bounds(seed: int) -> None:
     assert known.unit == 0.25
 
 
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_maxima_of_pairs_are_the_same_in_every_form(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, columns, texts, videos = (int(n) for n in rng.integers(1, 7, 4))
+    lo, hi = np.sort(rng.integers(-(10**6), 10**6, 2)).tolist()
+    known = integer(
+        (f"{rows}n" if rows > 1 else "n", f"{columns}m" if columns > 1 else "m"), lo, hi, 0.5
+    )
+    x = rng.integers(lo, hi, (texts * rows, videos * columns), endpoint=True)
+    wanted = [
+        [
+            sum(max(x[n * rows + i, m * columns : (m + 1) * columns]) for i in range(rows))
+            for m in range(videos)
+        ]
+        for n in range(texts)
+    ]
+    op = SumOfMaxima(rows, columns)
+    made = op.infer(known)
+    assert (made.shape, made.lo, made.hi, made.unit) == (("n", "m"), rows * lo, rows * hi, 0.5)
+    builder = Builder("score", {"x": known})
+    graph = builder.graph({"maxima": builder.add("maxima", op, "x")})
+    for found in (
+        op.run(x),
+        Runner(graph).run({"x": x})["maxima"],
+        Runner(graph, device="cpu").run({"x": x})["maxima"],
+        Session(file_bytes(onnx_model(graph))).run({"x": x})["maxima"],
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_maxima_of_stored_items_have_the_bounds_of_their_columns() -> None:
+    known = integer(("2n", 4), [-3, 1, 5, -9], [4, 2, 6, 7], 1.0)
+    made = SumOfMaxima(2, 2).infer(known)
+    assert made.shape == ("n", 2)
+    np.testing.assert_array_equal([made.lo, made.hi], [[2, 10], [8, 14]])
+
+
 def test_bounds_of_a_layer_are_reached() -> None:
     x = integer(("n", 2), np.array([-1, 0]), np.array([2, 3]), 1.0)
     weight, bias = np.array([[4, -4], [-5, 5]]), np.array([7, 0])
@@ -272,13 +313,17 @@ MISPLACED: dict[str, tuple[Op, tuple[Type, ...]]] = {
     "items": (BatchMatMul(3, 3), (TOKENS, integer(("3m", 4), 0, 9, 1.0))),
     "widths": (BatchMatMul(3, 3), (TOKENS, integer(("3n", 5), 0, 9, 1.0))),
     "units of rows": (BatchMatMul(1, 1), (UNITS, PLAIN)),
+    "pairs of other rows": (SumOfMaxima(2, 4), (TOKENS,)),
+    "pairs of other columns": (SumOfMaxima(3, 3), (TOKENS,)),
+    "pairs of no rows": (SumOfMaxima(0, 4), (TOKENS,)),
+    "units of pairs": (SumOfMaxima(1, 4), (UNITS,)),
 }
 
 
 @pytest.mark.parametrize("what", MISPLACED)
 def test_numbers_that_have_no_place_are_refused(what: str) -> None:
     op, types = MISPLACED[what]
-    with pytest.raises(ValueError, match=r"rows|place|unit"):
+    with pytest.raises(ValueError, match=r"rows|place|unit|pairs|columns"):
         op.infer(*types)
 
 

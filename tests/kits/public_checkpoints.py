@@ -221,3 +221,62 @@ def siglip(s: Shape, m: Matched, library: str, log_scale: float, bias: float) ->
         "vision_model.head.probe": torch.zeros(1, 1, s.image),
         **pooling_head(s, "vision_model.head."),
     }
+
+
+def probvlm(d: int, hidden: int, image_norm: float = 100.0) -> Tensors:
+    """`state_dict()` of ProbVLM's BayesCap_for_CLIP, which keeps what `paired` makes apart.
+
+    mu is near the embedding. 1 / alpha falls with the embedding's last number, an item's ambiguity,
+    by another factor in each dimension; beta is from 0.5 to 1.5. Both are above 0: a ReLU lets them
+    through.
+    """
+    rng = np.random.default_rng(0)
+
+    def noise(*shape: int) -> FloatArray:
+        return 0.02 * rng.normal(size=shape) / np.sqrt(shape[0])
+
+    def adapter(name: str, scale: float) -> Tensors:
+        last = np.zeros((d, d))
+        last[-1] = np.abs(rng.normal(size=d)) / scale
+        turned = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        lift = np.full(d, 0.6 * scale)  # a ReLU then lets nearly all of an embedding through
+        widths = 100 / scale * np.exp(rng.uniform(-1.0, 1.0, d))
+        shapes = rng.uniform(0.5, 1.5, d)
+        parts = {
+            "mod.0": (noise(d, hidden), noise(hidden)),
+            "mod.2": (noise(hidden, hidden), noise(hidden)),
+            "mod.5": (noise(hidden, d), noise(d)),
+            "block_mu.0": (turned, lift),
+            "block_mu.2": (turned.T, -lift @ turned.T),
+            "block_alpha.0": (last + noise(d, d) / scale, np.full(d, 1.0)),
+            "block_alpha.2": (np.diag(-0.2 * widths), 1.2 * widths),
+            "block_beta.0": (last + noise(d, d) / scale, np.full(d, 1.0)),
+            "block_beta.2": (np.diag(0.1 * shapes), 0.8 * shapes),
+        }
+        return {
+            key: tensor
+            for part, (weight, bias) in parts.items()
+            for key, tensor in linear(f"{name}_BayesCap.{part}", weight, bias).items()
+        }
+
+    return {**adapter("img", image_norm), **adapter("txt", 1.0)}
+
+
+def paired(
+    d: int, items: int, noise: float = 0.5, image_norm: float = 100.0
+) -> dict[str, np.ndarray]:
+    """Pairs of embeddings [items, d], texts at unit norm and images at theirs.
+
+    The last number is an item's ambiguity, with which its distance from its pair grows.
+    """
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(items, d))
+    ambiguity = rng.normal(size=items)
+
+    def side(norm: float) -> np.ndarray:
+        x = latent + noise * np.exp(0.4 * ambiguity)[:, None] * rng.normal(size=latent.shape)
+        x[:, -1] = ambiguity
+        x *= norm / np.linalg.norm(x, axis=1, keepdims=True)
+        return np.asarray(x, dtype=np.float32)
+
+    return {"text": side(1.0), "video": side(image_norm)}

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import (
-    SMALL_HALF,
+    SMALL,
     natural,
     read_checkpoint,
     read_torch,
@@ -53,7 +53,7 @@ def test_safetensors_come_in_natural_order(tmp_path: Path) -> None:
     assert natural("9" * 5000) < natural("1" + "0" * 5000)  # longer than Python reads
 
 
-LARGE = SMALL_HALF + 1
+LARGE = SMALL + 1
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
@@ -70,6 +70,24 @@ def test_large_arrays_in_half_precision_stay_so_until_they_are_used(
     assert str(content["large"].dtype) == str(dtype).removeprefix("torch.")
     np.testing.assert_array_equal(single(content["large"]), large.float().numpy())
     np.testing.assert_array_equal(content["bias"], np.ones(LARGE, np.float32))
+
+
+@pytest.mark.parametrize("how", ["cut", "replaced", "removed"])
+def test_a_file_that_changes_after_it_was_opened_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"large": torch.ones(8 * LARGE), "small": torch.ones(3)}, path)
+    content = read_checkpoint(path).content
+    if how == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    elif how == "replaced":
+        save_file({"large": torch.zeros(8 * LARGE), "small": torch.ones(3)}, tmp_path / "n")
+        (tmp_path / "n").replace(path)
+    else:
+        path.unlink()
+    said = "there is no such file" if how == "removed" else "was changed while it was read"
+    with pytest.raises(CimError, match=rf"^{path}: {said}$"):
+        single(content["large"])
+    np.testing.assert_array_equal(content["small"], np.ones(3, np.float32))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's peak of memory")

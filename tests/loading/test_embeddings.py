@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cimtool.base.errors import CimError
+from cimtool.ir.heads.maxsim import MaxSim
 from cimtool.ir.heads.points import Cosine
 from cimtool.loading.embeddings import (
     EmbeddingsLike,
@@ -24,6 +26,7 @@ from cimtool.loading.embeddings import (
     read_modality,
     read_rows,
     require_rivals,
+    require_vectors,
     unit_rows,
     with_unit_rows,
 )
@@ -283,6 +286,51 @@ def card(text_width: int = 3, video_width: int = 2, unit_rows: bool = False) -> 
 
 def rows(data: object, modality: str = "video", width: int = 2, unit: bool = False) -> np.ndarray:
     return read_rows(data, modality, card(width, width, unit))  # type: ignore[arg-type]
+
+
+TOKENS = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+"""Two items of four tokens."""
+
+
+def of_tokens(text: int = 4, video: int = 4) -> ModelCard:
+    return replace(card(3 * text, 3 * video), head=MaxSim(text, video))
+
+
+def test_tokens_of_an_item_come_in_one_row(tmp_path: Path) -> None:
+    np.savez(tmp_path / "both.npz", text=TOKENS, video=TOKENS[:, :2])
+    np.save(tmp_path / "video.npy", TOKENS[:, :2])
+    model = of_tokens(4, 2)
+    read = read_data(tmp_path / "both.npz", model)
+    assert read.tokens == (4, 2)
+    np.testing.assert_array_equal(read.text, TOKENS.reshape(2, 12))
+    for data in (tmp_path / "both.npz", tmp_path / "video.npy", read, {"video": TOKENS[:, :2]}):
+        np.testing.assert_array_equal(read_rows(data, "video", model), TOKENS[:, :2].reshape(2, 6))
+    flat = {"text": TOKENS.reshape(2, -1), "video": TOKENS[:, :2].reshape(2, -1)}
+    assert read_data(flat, model).tokens == (4, 2), "the model knows them"
+    alone = read_data({"rows": TOKENS}, of_tokens())
+    assert (alone.tokens, alone.text.shape) == ((4, 4), (2, 12))
+
+
+def test_other_numbers_of_tokens_are_one_sentence() -> None:
+    with pytest.raises(CimError, match=r"^embeddings: video has 4 tokens for each item; model "):
+        read_data({"text": TOKENS, "video": TOKENS}, of_tokens(4, 2))
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; .* expects 6 tokens"):
+        read_rows({"text": TOKENS}, "text", of_tokens(6))
+    turned = TOKENS.reshape(2, 3, 4)  # as many numbers
+    with pytest.raises(CimError, match=r"text has 3 tokens for each item; .* expects 4 tokens"):
+        read_rows({"text": turned}, "text", of_tokens())
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; .* expects one row"):
+        read_rows({"text": TOKENS}, "text", card(12))
+    ragged = np.empty(2, object)
+    ragged[:] = [TOKENS[0], TOKENS[1, :2]]
+    with pytest.raises(CimError, match="text is of object; expected an array of real numbers"):
+        read_rows({"text": ragged}, "text", of_tokens())
+
+
+def test_vectors_are_required_where_nothing_scores_tokens() -> None:
+    require_vectors(embeddings_of({"text": CAPTIONS, "video": CLIPS}))
+    with pytest.raises(CimError, match=r"text has 4 tokens for each item; expected one row"):
+        require_vectors(embeddings_of({"text": TOKENS, "video": TOKENS}))
 
 
 def test_every_form_gives_the_same_rows(tmp_path: Path) -> None:

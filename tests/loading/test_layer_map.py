@@ -160,8 +160,8 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ),
         (
             '[text]\nactivaton = "tanh"\n',
-            r"; expected prefix, eps, activation, output_activation, negative_slope, tokens, or a "
-            r"layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
+            r"; expected prefix, eps, activation, output_activation, negative_slope, tokens, "
+            r"alpha_max, beta_min, or a layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
             r'did you mean "activation"',
         ),
         (

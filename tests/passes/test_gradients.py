@@ -20,6 +20,7 @@ from cimtool.ir.arithmetic import (
     Mvm,
     Store,
     Sum,
+    SumOfMaxima,
 )
 from cimtool.ir.backends import GRADIENTS
 from cimtool.ir.op import Op
@@ -39,6 +40,7 @@ OPERATIONS: list[tuple[Op, tuple[np.ndarray, ...]]] = [
     (Mvm(normal(4, 3), normal(3)), (normal(5, 4),)),
     (MatMul(), (normal(5, 4), normal(6, 4))),
     (BatchMatMul(2, 3), (normal(8, 4), normal(12, 4))),
+    (SumOfMaxima(2, 3), (normal(8, 15),)),
     (Mul(), (normal(5, 4), normal(5, 4))),
     (Mul(), (normal(5, 4), normal(5, 1))),
     (Mul(), (normal(5, 4), normal(4))),

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_heads import random_matcher
 
 from cimtool.api import Compilation, prepare
 from cimtool.demo.data import DemoFiles
-from cimtool.ir.arithmetic import Mul, Sum
+from cimtool.ir.arithmetic import Arrange, Mul, Sum
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.types import integer
+from cimtool.simulation import simulator
 from cimtool.simulation.simulator import Runner, Simulator
 
 Array = np.ndarray
@@ -100,3 +102,34 @@ def test_values_are_forgotten_after_their_last_use_unless_asked_for() -> None:
     assert Runner(graph).run({"x": x})["again"] is x
     found = Runner(graph).values({"x": x}, ["square", "x"])
     assert list(found) == ["square", "x"]
+
+
+def of_tokens() -> Program:
+    """A compiled matcher of several tokens an item."""
+    return random_matcher(6, "maxsim").program
+
+
+def test_scores_of_tokens_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, rng = of_tokens(), np.random.default_rng(1)
+    assert program.score.numbers_of_pair > 4
+    text, video = (
+        Simulator(program).encode(graph.name, rng.normal(size=(130, graph.extent("x"))))
+        for graph in (program.text, program.video)
+    )
+    wanted = Simulator(program, fast=False).score(text, video)
+    for block, columns in ((1 << 18, 4096), (1 << 10, 64)):
+        monkeypatch.setattr(simulator, "PAIR_BLOCK", block)
+        monkeypatch.setattr(simulator, "UNIT_COLUMNS", columns)
+        for fast in (True, False):
+            np.testing.assert_array_equal(Simulator(program, fast).score(text, video), wanted)
+
+
+def test_given_values_of_several_rows_an_item_go_with_their_block() -> None:
+    graph = of_tokens().text
+    (tokens,) = graph.operations(Arrange).keys() - {"mu_of_item"}
+    x = np.random.default_rng(2).normal(size=(simulator.ROW_BLOCK + 9, graph.extent("x")))
+    runner = Runner(graph)
+    given = runner.rows_of(x, [tokens])
+    assert len(given[tokens]) > len(x)
+    found = runner.rows_of(x, list(graph.outputs.values()), given)
+    np.testing.assert_array_equal(found[graph.outputs["mu"]], runner.encode(x)["mu"])

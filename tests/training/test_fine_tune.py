@@ -213,7 +213,7 @@ def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_p
     assert found["text"]["mu"] == TensorKeys("text_proj.mu.weight", None)
 
 
-def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
+def test_a_layer_that_is_no_tensor_of_the_file_is_refused(small_two_branch: DemoFiles) -> None:
     model = ModelSource(small_two_branch.projectors).load_projectors()
     nodes = [
         replace(node, op=Mvm(node.op.weight, node.op.bias)) if isinstance(node.op, Mvm) else node
@@ -223,7 +223,7 @@ def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles)
     mixed = replace(model, program=replace(model.program, text=text))
     with pytest.raises(
         CimError,
-        match=r"^file: layout two-branch: text\.mu_proj\.0 is computed from several tensors",
+        match=r"^file: layout two-branch: text\.mu_proj\.0 has no weight \[out, in\] in",
     ):
         tensor_keys(mixed, "file")
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.training.history import RetrievalEpoch, best_epoch, history_text, recalls_of
+from cimtool.base.intervals import Interval
+from cimtool.training.history import (
+    RetrievalEpoch,
+    best_epoch,
+    history_text,
+    recall_interval,
+    recalls_of,
+)
 from cimtool.training.page import retrieval_headline, retrieval_page
 from cimtool.training.pairs import Pairs
 
@@ -65,6 +72,31 @@ def test_the_page_says_which_epoch_is_kept_and_why_it_stopped() -> None:
     assert page.count("<svg") == 2
     assert retrieval_page("t", {}, RUN[:1], None).count("<svg") == 1
     assert "the start, before any training" in retrieval_headline(RUN[:1])
+
+
+def test_a_model_that_is_solved_has_an_interval() -> None:
+    said = retrieval_headline(RUN[1:2], solved=Interval(0.125, 0.3))
+    assert said.startswith(
+        "The model is solved, not trained: held-out R@1 20.0% [12.5%, 30.0%], R@5 20.0%, R@10 "
+        "50.0%, means of both ways. Raw "
+    )
+    assert "R@1 20.0% [12.5%, 30.0%]" in retrieval_page(
+        "t", {}, RUN[1:2], None, solved=Interval(0.125, 0.3)
+    )
+
+
+def test_the_interval_of_a_recall_is_that_of_resampled_queries() -> None:
+    rng = np.random.default_rng(0)
+    rows = torch.zeros(200, 2)
+    pairs = Pairs(rows, rows, torch.arange(200))
+    scores = rng.normal(size=(200, 200)) + 2.5 * np.eye(200)
+    recalls = recalls_of(scores, pairs)
+    mean = (recalls["r1_text_to_video"] + recalls["r1_video_to_text"]) / 2
+    found = recall_interval(scores, pairs, 0)
+    half = 1.96 * np.sqrt(mean * (1 - mean) / 200 / 2)  # two ways, drawn apart
+    assert found.low == pytest.approx(mean - half, abs=0.015)
+    assert found.high == pytest.approx(mean + half, abs=0.015)
+    assert recall_interval(scores, pairs, 0) == found
 
 
 def test_the_history_is_plain_json() -> None:

@@ -8,10 +8,15 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
+from cimtool.ir.arithmetic import SumOfMaxima
+from cimtool.ir.backends import STRAIGHT_THROUGH
+from cimtool.ir.program import Graph, Node
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.fine_tune import layer_tensors
 from cimtool.training.straight_through import (
     Compiler,
+    GraphPlan,
+    Site,
     StoredFormat,
     column_integers,
     forward,
@@ -42,6 +47,13 @@ def test_the_largest_weight_of_each_output_is_the_largest_integer() -> None:
     whole, unit = column_integers(weights, 7)
     assert torch.allclose(unit[:, 0], torch.tensor([0.2, 1 / 7]))
     assert whole.tolist() == [[4.0, -7.0, 2.0], [0.0, 0.0, 0.0]]
+
+
+def test_maxima_of_pairs_are_those_of_arrays() -> None:
+    op, x = SumOfMaxima(2, 3), np.random.default_rng(0).normal(size=(8, 15))
+    site = Site(Node("maxima", op, ("x",)), GraphPlan(Graph("score", {}, (), {}), {}, {}), {}, None)
+    found = STRAIGHT_THROUGH.of(op)(op, site, torch.from_numpy(x))
+    np.testing.assert_array_equal(found.numpy(), op.run(x))
 
 
 @pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])

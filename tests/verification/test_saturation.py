@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.ir.arithmetic import scalar
+from cimtool.ir.arithmetic import Arrange, scalar
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder
@@ -219,6 +219,14 @@ def test_the_share_of_a_row_that_its_limits_take_off() -> None:
     # 2.25 rounds to the limit 2.
     expected = [0, 0, 4 / 16, (9 + 4) / 41, 0]
     np.testing.assert_allclose(lost_shares(graph, rows), expected)
+
+
+def test_a_row_of_tokens_loses_what_its_worst_token_does() -> None:
+    builder = Builder("text", {"x": real_type(("n", 4))})
+    tokens = builder.add("tokens", Arrange(1, np.arange(4).reshape(2, 2)), "x")
+    graph = builder.graph({"x": builder.add("stored", Quantize(scalar(0.5), -4, 4), tokens)})
+    rows = np.float32([[2, -2, 1, 0], [1, 0, 0, 4]])
+    np.testing.assert_allclose(lost_shares(graph, rows), [0, 4 / 16])
 
 
 def test_rows_whose_input_clips_are_counted_and_the_worst_is_named(bundle: Bundle) -> None:

@@ -157,7 +157,8 @@ def command(out: Output, values: dict[str, Any]) -> None:
         "epochs": [epoch.to_json() for epoch in run.history],
         "remarks": list(run.remarks),
     }
-    said = [*run.warnings, retrieval_headline(run.history, run.raw, run.called), *run.remarks]
+    headline = retrieval_headline(run.history, run.raw, run.called, run.solved)
+    said = [*run.warnings, headline, *run.remarks]
     if (aside := run.folder / TEST) in run.files:
         projectors, rows = (shlex.quote(str(file)) for file in (run.model, aside))
         head = " --head csd" if run.lacks_polynomial else ""

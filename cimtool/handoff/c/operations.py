@@ -21,7 +21,17 @@ from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Sum,
+    SumOfMaxima,
+)
 from cimtool.ir.backends import C_MODEL
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -84,6 +94,11 @@ def _batch_matmul(
     writer: FunctionWriter, op: BatchMatMul, types: Types, a: CValue, b: CValue
 ) -> CValue:
     raise writer.refuse("a product of an item's own rows, as in attention")
+
+
+@C_MODEL.rule(SumOfMaxima)
+def _sum_of_maxima(writer: FunctionWriter, op: SumOfMaxima, types: Types, x: CValue) -> CValue:
+    raise writer.refuse("a maximum over the tokens of an item")
 
 
 @C_MODEL.rule(MatMul)

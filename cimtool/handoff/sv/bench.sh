@@ -25,8 +25,8 @@ timing="+LATENCY=${LATENCY:-0} +MULTIPLEXED=${MULTIPLEXED:-1} +TIMEOUT=${TIMEOUT
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
 
-# made OUTPUT COMMAND: true if this command made the output, and it is newer than all sources that are known.
-made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random $watched -newer "$1")" ]; }
+# made OUTPUT COMMAND: true if this command made the output, and it is newer than all files of the hand-off's folder.
+made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find . -path ./build -prune -o -type f -newer "$1" -print)" ]; }
 
 # whole NAME VALUE LEAST MOST [OTHER]: ends the run unless the value is a number from LEAST to MOST.
 whole() {
@@ -238,8 +238,10 @@ whole SEED "${SEED:-1}" 0 999999999
 whole FAULT "${FAULT:-0}" 0 999999999
 given MACRO $macro
 given ADAPTER "$adapter"
-watched="$macro $adapter" all=$(echo sv/kind*)
-[ ! -d sv/cam ] || { given CAM $cam; watched="$watched $cam" all="$all sv/cam"; }
+all=$(echo sv/kind*)
+[ ! -d sv/cam ] || { given CAM $cam; all="$all sv/cam"; }
+[ "${FAULT:-0}" = 0 ] || grep -q "^$((FAULT))[^0-9]" sv/faults.txt || { say "FAULT=$FAULT; expected a number of sv/faults.txt, or 0 for none"; exit 2; }
+[ "$goal" != mutants ] || grep -q "^[0-9]" sv/faults.txt 2> build/found || { say 'sv/faults.txt: has no faults, or is missing; export again'; exit 2; }
 case $goal in
 icarus) each with_taps iverilog ;;
 verilator) each with_taps verilator ;;

@@ -13,7 +13,7 @@ from cimtool.base.named import Named
 from cimtool.base.typed_fields import made_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
-from cimtool.ir.source import Exp
+from cimtool.ir.source import Exp, L2Normalize
 from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, real
 
@@ -51,13 +51,14 @@ class ScoreConstants:
     """Constants of a score, from files and options; a head takes the ones that it needs.
 
     `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's, of a
-    distance, or scale and offset of a cosine.
+    distance, or scale and offset of a cosine. `tokens` are those of a text and of a video.
     """
 
     file: str
     polynomial: Polynomial | None = None
     a: float | None = None
     b: float | None = None
+    tokens: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Head(Named):
     """True if a and b say a matching probability E[sigmoid(b - a D)] of its items."""
     scales_cosine: ClassVar[bool] = False
     """True if a and b, where they are given, scale its cosine: a c + b."""
+    takes_tokens: ClassVar[bool] = False
+    """True if an item is several vectors: its projectors are applied to each token of a row."""
     is_surrogate: ClassVar[bool] = False
     """True if its score was fitted to that probability, from which its drift is measured."""
 
@@ -91,6 +94,11 @@ class Head(Named):
     def products(self) -> tuple[str, ...]:
         """Names of its products of a query and an item, if a gallery is in the arrays."""
         return ("mu.mu",)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Vectors of a text and of a video: 1, unless the head takes tokens."""
+        return 1, 1
 
     @property
     def predicts_logit(self) -> bool:
@@ -184,6 +192,14 @@ class CosineHead(Head):
         return {"cosine": "mu.mu"}
 
 
+def unit_norm(builder: Builder, mu: str) -> str:
+    """Add a norm of the rows of mu, unless the projector ends in one."""
+    last = builder.by_name.get(mu)
+    if last is not None and isinstance(last.op, L2Normalize) and not last.op.least:
+        return mu
+    return builder.add("mu_unit", L2Normalize(), mu)
+
+
 def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
     """Add what `distance` reads of an item: `mu`, and `ed_self = sum mu^2 + s`."""
     mu = builder.add("mu_stored", Store("mu"), mu)
@@ -235,5 +251,6 @@ def raw_heads() -> list[str]:
 
 
 def point_heads() -> list[str]:
-    """The names of the heads that need no variance."""
-    return sorted(name for name, head in Head.family.items() if not head.needs_variance)
+    """The names of the heads that need no variance, for items of one vector."""
+    found = (name for name, head in Head.family.items() if not head.needs_variance)
+    return sorted(name for name in found if not Head.family[name].takes_tokens)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.heads.base import Head
 from cimtool.ir.program import MODALITIES, Builder, Graph
-from cimtool.ir.source import DistanceScore, Inclusion
+from cimtool.ir.source import DistanceScore, Exp, Inclusion, Log
 from cimtool.ir.types import Type
 
 
@@ -46,7 +46,8 @@ class InclusionHead(Head, name="inclusion"):
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
-        (logvar,) = builder.by_name[s].inputs
+        made = builder.by_name[s]
+        (logvar,) = made.inputs if isinstance(made.op, Exp) else (builder.add("logvar", Log(), s),)
         return {
             "mu": builder.add("mu_stored", Store("mu"), mu),
             "logvar": builder.add("logvar_stored", Store("logvar", 16), logvar),

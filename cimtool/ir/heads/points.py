@@ -13,9 +13,16 @@ from typing import Self
 
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import MatMul, Store
-from cimtool.ir.heads.base import CosineHead, Head, ScoreConstants, distance, point_features
+from cimtool.ir.heads.base import (
+    CosineHead,
+    Head,
+    ScoreConstants,
+    distance,
+    point_features,
+    unit_norm,
+)
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize
+from cimtool.ir.source import CosineScore, DistanceScore
 from cimtool.ir.types import Type
 
 
@@ -45,10 +52,7 @@ class Cosine(CosineHead, name="cosine"):
         return "cosine" if self.a is None else f"cosine, {self.a:g} c + {self.b:g}"
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
-        last = builder.by_name.get(mu)
-        if last is None or not isinstance(last.op, L2Normalize) or last.op.least:
-            mu = builder.add("mu_unit", L2Normalize(), mu)
-        return {"mu": builder.add("mu_stored", Store("mu"), mu)}
+        return {"mu": builder.add("mu_stored", Store("mu"), unit_norm(builder, mu))}
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)

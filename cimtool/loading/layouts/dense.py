@@ -12,7 +12,6 @@ CLIP's space (clip-ViT-B-32-multilingual-v1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from cimtool.base.errors import CimError
@@ -41,7 +40,6 @@ class Dense(Layout, name="dense"):
     def tower(cls, weights: Weights) -> Graph:
         """Read the layer; CimError if nothing names the activation."""
         layer = linear(weights, DENSE, has_bias=weights.has(DENSE, "bias"))
-        layer = replace(layer, keys=None)  # both modalities share it: neither can train it alone
         width, d = layer.weight.shape
         if _is_projected(weights, width, d):
             return TowerBuilder(d).tower("x")
@@ -68,7 +66,7 @@ class Dense(Layout, name="dense"):
         key = weights.key(DENSE, "weight")
         if _is_projected(weights, width, d):
             return (f"{weights.file}: rows of {d} numbers are taken as the outputs of {key}",)
-        return (f"{weights.file}: rows of {width} numbers are taken as what {key} reads, pooled",)
+        return (f"{weights.file}: rows of {width} numbers are taken as what {key} reads",)
 
 
 def _is_projected(weights: Weights, width: int, d: int) -> bool:

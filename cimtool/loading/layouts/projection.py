@@ -79,5 +79,5 @@ class Projection(Layout, name="projection"):
             )
         return (
             f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "
-            "pooled and behind the encoder's last norm",
+            "behind the encoder's last norm, and pooled unless a row is tokens",
         )

@@ -16,7 +16,7 @@ from cimtool.base.compiled import jit
 from cimtool.hardware.cell_distance import CellDistance, rising_planes
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.ir.arithmetic import MatMul, Mul, Mvm
+from cimtool.ir.arithmetic import MatMul, Mul, Mvm, SumOfMaxima
 from cimtool.ir.backends import KERNELS
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.op import Op
@@ -212,6 +212,32 @@ def _multiplied(op: Mul, known: Type) -> Kernel:
         return out
 
     return multiply
+
+
+@KERNELS.rule(SumOfMaxima)
+@_narrow
+def _summed_maxima(op: SumOfMaxima, known: Type) -> Kernel:
+    kind = element_kind(known)
+
+    def summed(x: Array) -> Array:
+        out = np.empty((len(x) // op.rows, x.shape[1] // op.columns), kind)
+        _sum_of_maxima(x, op.rows, op.columns, out)
+        return out
+
+    return summed
+
+
+@jit
+def _sum_of_maxima(x, rows, columns, out):  # type: ignore[no-untyped-def]
+    for n in range(out.shape[0]):
+        for m in range(out.shape[1]):
+            total = np.int64(0)
+            for i in range(n * rows, n * rows + rows):
+                largest = x[i, m * columns]
+                for j in range(m * columns + 1, m * columns + columns):
+                    largest = max(largest, x[i, j])
+                total += largest
+            out[n, m] = total
 
 
 @jit

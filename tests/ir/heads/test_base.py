@@ -38,6 +38,7 @@ def test_every_file_of_the_folder_is_found() -> None:
         "csd-ranking",
         "euclidean",
         "inclusion",
+        "maxsim",
         "pcme-poly",
         "probcosine",
     ]

@@ -16,6 +16,7 @@ from cimtool.bundle.inspect import inspect
 from cimtool.ir.heads.points import Cosine
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
+from cimtool.training.fine_tune import tensor_keys
 from tests.kits.agreement import require_one_result
 
 RNG = np.random.default_rng(0)
@@ -115,3 +116,13 @@ def test_a_module_is_inspected(tmp_path: Path) -> None:
     facts = inspect(module(tmp_path))
     assert (facts["layout"], facts["head"]) == ("dense", "cosine")
     assert (facts["text"]["input"], facts["text"]["dimensions"]) == (WIDTH, D)
+
+
+def test_a_layer_of_both_modalities_cannot_be_fine_tuned(tmp_path: Path) -> None:
+    file = module(tmp_path)
+    model = ModelSource(file).for_rows(ROWS).load()
+    with pytest.raises(
+        CimError,
+        match=r"^f: layout dense: text\.mu_sum and video\.mu_sum are both linear\.weight; only",
+    ):
+        tensor_keys(model, "f")
