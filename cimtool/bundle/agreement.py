@@ -15,8 +15,8 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
-from cimtool.ir.arithmetic import SumOfMaxima
 from cimtool.ir.heads import Head
+from cimtool.ir.heads.maxsim import tokens_of
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Program, score_inputs
 from cimtool.ir.types import real
@@ -87,9 +87,9 @@ def _differences(card: ModelCard, settings: Settings, program: Program) -> Itera
     for name, extent in extents.items():
         if getattr(card, name) != extent:
             yield Difference(f"model.{name}", getattr(card, name), extent, "")
-    for op in program.score.operations(SumOfMaxima).values():
-        if (op.rows, op.columns) != card.head.tokens:
-            yield Difference("model.head: tokens", card.head.tokens, (op.rows, op.columns), "")
+    tokens = tokens_of(program.score)
+    if tokens != card.head.tokens:
+        yield Difference("model.head: tokens", card.head.tokens, tokens, "")
     yield from _of_layout(card, program)
     for graph in (program.text, program.video):
         yield from _of_arrays(settings, graph)

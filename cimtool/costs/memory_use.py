@@ -12,7 +12,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products, stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
-from cimtool.ir.arithmetic import SumOfMaxima
+from cimtool.ir.heads.maxsim import tokens_of
 from cimtool.ir.program import Graph
 
 
@@ -136,7 +136,7 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
 def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
     """Each matrix once, in the order of its first product; products may share its cells."""
     stored = stored_cells(graph)
-    columns = next((op.columns for op in graph.operations(SumOfMaxima).values()), 1)
+    _, columns = tokens_of(graph)
     products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
     for name, op in item_products(graph).items():
         products.setdefault(stored[f"{graph.name}.{name}"], []).append((name, op))

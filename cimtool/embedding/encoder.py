@@ -202,7 +202,9 @@ def _pooling_of(file: Path) -> TokenPooling:
     values = read_json(file)
     if isinstance(values, dict):
         modes = {
-            key for key, value in values.items() if key[:13] == "pooling_mode_" and value is True
+            key
+            for key, value in values.items()
+            if key.startswith("pooling_mode_") and value is True
         }
         modes |= {f"pooling_mode_{values['pooling_mode']}"} if "pooling_mode" in values else set()
         if modes in ({"pooling_mode_mean_tokens"}, {"pooling_mode_mean"}):

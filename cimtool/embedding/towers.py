@@ -170,7 +170,7 @@ class TransformersTower(Tower):
                 folder, config=config, local_files_only=True, trust_remote_code=False,
                 use_safetensors=True, dtype=torch.float32, output_loading_info=True,
             )  # fmt: skip
-        missing = [name for name in sorted(told["missing_keys"]) if name[:7] != "pooler."]
+        missing = [name for name in sorted(told["missing_keys"]) if not name.startswith("pooler.")]
         if missing:
             raise CimError(f"{self.file}: has no {missing[0]}; expected all weights of the encoder")
         self._model.eval()

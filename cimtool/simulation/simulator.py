@@ -273,20 +273,19 @@ class Simulator:
     ):
         self.program = program
         self._graphs = {graph.name: graph for graph in program.graphs}
-        self._runners: dict[str, Runner] = {}
-        self._form = fast, device
+        self._runners: dict[tuple[str, bool], Runner] = {}
+        self._fast, self._device = fast, device
         self._work: dict[str, int] | None = {} if little and fast and device is None else None
 
     def runner(self, name: str, **items: int) -> Runner:
         """The runner of the graph with this name, for so many items `n`, and `m` of pairs."""
-        if self._work is not None and name not in self._runners:
-            graph = self._graphs[name]
+        graph, fast = self._graphs[name], self._fast
+        if self._work is not None:
             self._work[name] = self._work.get(name, 0) + readable_work(graph, items)
-            if self._work[name] <= LITTLE:
-                return Runner(graph, fast=False)
-        if name not in self._runners:
-            self._runners[name] = Runner(self._graphs[name], *self._form)
-        return self._runners[name]
+            fast = self._work[name] > LITTLE
+        if (name, fast) not in self._runners:
+            self._runners[name, fast] = Runner(graph, fast, self._device)
+        return self._runners[name, fast]
 
     def encode(self, modality: str, x: Array) -> dict[str, Array]:
         """Compute features of embeddings `x` [n, width] of one modality, in blocks of rows."""

@@ -16,8 +16,8 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.base.threads import ahead
 from cimtool.bundle.simulate import left_by, listed_items
-from cimtool.ir.arithmetic import SumOfMaxima
 from cimtool.ir.heads import Head, Span
+from cimtool.ir.heads.maxsim import tokens_of
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
@@ -413,9 +413,8 @@ def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Arra
 
     A score of tokens adds maxima over them.
     """
-    tokens = [(op.rows, op.columns) for op in program.score.operations(SumOfMaxima).values()]
     means = []
-    for graph, count in zip((program.text, program.video), (*tokens, (1, 1))[0], strict=True):
+    for graph, count in zip((program.text, program.video), tokens_of(program.score), strict=True):
         unit = graph.types[graph.outputs["mu"]].scale
         mu = features[graph.name]["mu"]
         if count > 1:

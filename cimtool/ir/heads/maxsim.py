@@ -26,6 +26,12 @@ PRODUCTS, SCORE = "products", "maxsim"
 """The values of the score graph: products of all pairs of tokens, and the mean of maxima."""
 
 
+def tokens_of(score: Graph) -> tuple[int, int]:
+    """Tokens of a text and of a video in a score; 1 where an item is one vector."""
+    sums = score.operations(SumOfMaxima).values()
+    return next(((op.rows, op.columns) for op in sums), (1, 1))
+
+
 @dataclass(frozen=True)
 class MaxSim(Head, name="maxsim"):
     """The mean over a text's tokens of each token's largest cosine with a token of the video."""
