@@ -97,7 +97,7 @@ def test_tests_of_the_core_pass_without_any_leaf(tmp_path: Path) -> None:
     for leaf in LEAVES:
         shutil.rmtree(copy / "cimtool" / leaf)
     shutil.copytree(ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "docs", "examples", "targets"):
+    for name in ("pyproject.toml", "README.md", "docs", "examples", "exports", "targets"):
         (copy / name).symlink_to(ROOT / name)
     found = [file for room in TESTED for file in sorted((copy / "tests" / room).rglob("test_*.py"))]
     names = [

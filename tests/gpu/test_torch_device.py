@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from maxima_case import maxima_case
 
 from cimtool.base.errors import CimError
 from cimtool.gpu.torch_device import device_of, integer_product
+from cimtool.simulation.simulator import Runner
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -29,6 +33,15 @@ def test_products_are_exact_on_both_sides_of_what_floats_hold(device: str, a: in
     """Odd squares beside 2^24 and 2^53."""
     x = torch.tensor([[a]], device=device)
     assert integer_product(a, a, 1)(x, x).item() == a * a
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_maxima_of_pairs_are_those_of_plain_loops(device: str, seed: int) -> None:
+    case = maxima_case(seed)
+    found = Runner(case.graph, device=device).run({"x": case.numbers})["maxima"]
+    np.testing.assert_array_equal(found, case.wanted)
 
 
 @pytest.mark.parametrize(

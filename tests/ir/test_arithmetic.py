@@ -11,6 +11,7 @@ import pytest
 from crossbars import at_steps, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from maxima_case import maxima_case
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
@@ -173,32 +174,17 @@ def test_pairs_stay_inside_their_bounds(seed: int) -> None:
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_maxima_of_pairs_are_the_same_in_every_form(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows, columns, texts, videos = (int(n) for n in rng.integers(1, 7, 4))
-    lo, hi = np.sort(rng.integers(-(10**6), 10**6, 2)).tolist()
-    known = integer(
-        (f"{rows}n" if rows > 1 else "n", f"{columns}m" if columns > 1 else "m"), lo, hi, 0.5
-    )
-    x = rng.integers(lo, hi, (texts * rows, videos * columns), endpoint=True)
-    wanted = [
-        [
-            sum(max(x[n * rows + i, m * columns : (m + 1) * columns]) for i in range(rows))
-            for m in range(videos)
-        ]
-        for n in range(texts)
-    ]
-    op = SumOfMaxima(rows, columns)
+    case = maxima_case(seed)
+    op, known, graph = case.op, case.known, case.graph
     made = op.infer(known)
-    assert (made.shape, made.lo, made.hi, made.unit) == (("n", "m"), rows * lo, rows * hi, 0.5)
-    builder = Builder("score", {"x": known})
-    graph = builder.graph({"maxima": builder.add("maxima", op, "x")})
+    bounds = op.rows * known.lo, op.rows * known.hi
+    assert (made.shape, made.lo, made.hi, made.unit) == (("n", "m"), *bounds, 0.5)
     for found in (
-        op.run(x),
-        Runner(graph).run({"x": x})["maxima"],
-        Runner(graph, device="cpu").run({"x": x})["maxima"],
-        Session(file_bytes(onnx_model(graph))).run({"x": x})["maxima"],
+        op.run(case.numbers),
+        Runner(graph).run({"x": case.numbers})["maxima"],
+        Session(file_bytes(onnx_model(graph))).run({"x": case.numbers})["maxima"],
     ):
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, case.wanted)
 
 
 def test_maxima_of_stored_items_have_the_bounds_of_their_columns() -> None:
