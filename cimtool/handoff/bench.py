@@ -190,7 +190,8 @@ BENCH_PART = HandoffPart(
         # Without codes cocotb has nothing to compare, and fails.
         "all": (
             f"@{CODES} || echo 'no converter has codes: without make cocotb'",
-            f"@$(MAKE) -j2 -O icarus verilator random mutants $$({CODES} && echo cocotb)",
+            # The longest first, so that both processors have work until the end.
+            f"@$(MAKE) -j2 -O mutants random icarus verilator $$({CODES} && echo cocotb)",
         ),
     },
     settings={
@@ -201,7 +202,7 @@ BENCH_PART = HandoffPart(
         "MULTIPLEXED": "1",
         "TIMEOUT": "10000",
         "PYTHON": "python3",
-        "OPTIMIZE": "-O1",
+        "OPTIMIZE": "",
         "VERILATED": "build/verilated",
         "LAYER": "",
         "LIBERTY": "",
