@@ -42,7 +42,7 @@ from cimtool.training.teacher_file import Teacher
 from cimtool.verification.compare import BundleComparison
 from cimtool.verification.report import Report, report_schema
 
-SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
+SHARED = ("verbose", "as_json", "debug", "max_memory", "help_all", "help")
 """Options of every command, which are told once."""
 
 RETURNED = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from cimtool.base.errors import ArgumentError
-from cimtool.base.options import DIR, OneName, Record, Switched, Word, option, optional
+from cimtool.base.options import DIR, OneName, Record, Switched, Topic, Word, option, optional
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
@@ -24,18 +24,26 @@ WORST: float = 5.0
 class NoiseOptions(Record, kw_only=False):
     """Number and seed of the dies that are drawn, the time of reading, and drift compensation."""
 
-    trials: int = option("Number of dies (10).", "N", default=10)
-    seed: int = option("Seed of the dies.", at_least=0, default=0)
-    time: str | None = optional("Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME")
+    trials: int = option("Number of dies (10).", "N", default=10, topic=Topic.DIES)
+    seed: int = option("Seed of the dies.", at_least=0, default=0, topic=Topic.DIES)
+    time: str | None = optional(
+        "Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME", topic=Topic.DIES
+    )
     compensation: Compensation = option(
         "Factors against drift: none, one per layer (global), or one per column.",
         OneName(names=get_args(Compensation)),
         default="none",
+        topic=Topic.DIES,
     )
     model: Path | str | None = optional(
-        "A noise model to use instead of the target's own.", Word("NAME|TOML"), name="noise_model"
+        "A noise model to use instead of the target's own.",
+        Word("NAME|TOML"),
+        name="noise_model",
+        topic=Topic.DIES,
     )
-    corner: str | None = optional("A corner of the noise model: ss, ff, nominal.", "NAME")
+    corner: str | None = optional(
+        "A corner of the noise model: ss, ff, nominal.", "NAME", topic=Topic.DIES
+    )
 
 
 class DrawnDies(Record):
@@ -49,7 +57,9 @@ class DrawnDies(Record):
 class DrawnOrMeasured(DrawnDies):
     """Dies that are drawn, or a measured one."""
 
-    chip: Path | str | None = optional("A measured chip to use instead of drawn dies.", DIR)
+    chip: Path | str | None = optional(
+        "A measured chip to use instead of drawn dies.", DIR, topic=Topic.DIES
+    )
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:

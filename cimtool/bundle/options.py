@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cimtool.base.options import EMBEDDINGS, FILE, OneName, Record, Word, option, optional
+from cimtool.base.options import EMBEDDINGS, FILE, OneName, Record, Topic, Word, option, optional
 from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import SEEN_ROWS, SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -14,7 +14,9 @@ class BuildOptions(ModelArguments):
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
     target: str | Target = option("The hardware.", Word("NAME|FILE"))
-    settings: File | None = optional("Settings, also of single layers (TOML).", FILE)
+    settings: File | None = optional(
+        "Settings, also of single layers (TOML).", FILE, topic=Topic.SETTINGS
+    )
 
 
 class BundleData(Record):
@@ -24,7 +26,7 @@ class BundleData(Record):
     data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
 
 
-class JudgedData(Record):
+class JudgedData(Record, topic=Topic.MEASUREMENT):
     """Right answers for data without them."""
 
     qrels: File | None = optional(
@@ -32,7 +34,7 @@ class JudgedData(Record):
     )
 
 
-class SeenData(Record):
+class SeenData(Record, topic=Topic.MEASUREMENT):
     """The treatment of rows that a model was calibrated on."""
 
     calibration_rows: SeenRows = option(

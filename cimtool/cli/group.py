@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -112,6 +112,12 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
+WHOLE_HELP = "cimtool.whole_help"
+"""The key of a context in which the help shows the options of all topics."""
+
+EVERY_COMMAND = "Every command"
+"""The topic of options that every command has."""
+
 LIMITS = "{limits}"
 """The placeholder for the names of metrics in a command's help."""
 
@@ -120,16 +126,14 @@ class Command(click.Command):
     """A command with `--verbose`, `--json`, `--debug`, `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
-    refused. `groups` are titles in its help, each with the names of its options; `{limits}` in the
-    help stands for the metrics that can have a limit. The function imports libraries of extras
-    late, so that the help works without them.
+    refused. `topics` are those of options, by name: `--help` counts these options alone, and
+    `--help-all` shows them. `{limits}` in the help stands for the metrics that can have a limit.
+    The function imports libraries of extras late, so that the help works without them.
     """
 
-    def __init__(
-        self, *args: Any, groups: Mapping[str, Collection[str]] | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, topics: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.groups = groups or {}
+        self.topics = dict(topics or {}) | dict.fromkeys(("debug", "max_memory"), EVERY_COMMAND)
         if LIMITS in (self.help or ""):
             from cimtool.verification.options import limits_text
 
@@ -145,16 +149,35 @@ class Command(click.Command):
                 help="Memory limit for reading one file, such as 4G [default: 8 times its size "
                 "plus 256 MB].",
             ),
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options and exit.",
+            ),
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in the order of their `groups`; other options come last."""
-        left = [one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None]
-        for title, names in self.groups.items():
-            own = [one for one in left if one.name in names]
-            left = [one for one in left if one not in own]
-            _write_options(ctx, formatter, title, own)
-        _write_options(ctx, formatter, "Other options" if self.groups else "Options", left)
+        """Write the options that most need, and the others by topic or as a count of each topic."""
+        by_topic: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx)
+            if record is not None:
+                topic = "" if one.required else self.topics.get(str(one.name), "")
+                by_topic.setdefault(topic, []).append(record)
+        usual = by_topic.pop("")
+        with formatter.section("Options"):
+            formatter.write_dl(usual)
+        if ctx.meta.get(WHOLE_HELP):
+            for topic, records in by_topic.items():
+                with formatter.section(topic):
+                    formatter.write_dl(records)
+            return
+        counts = ", ".join(f"{topic} ({len(records)})" for topic, records in by_topic.items())
+        formatter.write_paragraph()
+        formatter.write_text(f"--help-all shows these too: {counts}.")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; UsageError if an option is given twice and one value would be lost."""
@@ -201,14 +224,12 @@ class Command(click.Command):
         return named[0] if named else f"--{argument.replace('_', '-')}"
 
 
-def _write_options(
-    ctx: click.Context, formatter: click.HelpFormatter, title: str, of: Sequence[click.Parameter]
-) -> None:
-    """Write one section of the help."""
-    records = [record for one in of if (record := one.get_help_record(ctx)) is not None]
-    if records:
-        with formatter.section(title):
-            formatter.write_dl(records)
+def _show_all(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    """Print the help with the options of all topics, and end the command."""
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[WHOLE_HELP] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def long_name(one: click.Parameter) -> str:

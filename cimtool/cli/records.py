@@ -66,12 +66,11 @@ def record_command(
 def values_command(
     *records: type[Record],
     defaults: Mapping[str, Any] | None = None,
-    groups: Mapping[str, Collection[str]] | None = None,
     at_once: Mapping[str, Callable[[Any], None]] | None = None,
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a command from a function of an `Output` and of values by the names of options.
 
-    `Record.of` takes these values. The rest is as in `record_command`; `groups` as in `Command`.
+    `Record.of` takes these values. The rest is as in `record_command`.
     """
     options = _flat(records, defaults or {})
 
@@ -90,7 +89,8 @@ def values_command(
             _parameter(one, one.said(lambda name: flags.get(name, name)))
             for one in options.values()
         ]
-        return click.command("command", cls=Command, params=params, groups=groups)(called)
+        topics = {name: one.topic for name, one in options.items() if one.topic}
+        return click.command("command", cls=Command, params=params, topics=topics)(called)
 
     return make
 

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.modality_names import NAMES, Modalities, layer_matches
 from cimtool.base.named import nearest
-from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, optional
+from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, Topic, optional
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
@@ -112,7 +112,8 @@ def _with_settings(record: type[RecordT]) -> type[RecordT]:
         body[name] = optional(one.help, PlainValue(metavar) if metavar else OnOrOff())
     names = {name: getattr(record, name) for name in ("__module__", "__qualname__", "__doc__")}
     body |= names | {"__annotations__": annotations}
-    return new_class(record.__name__, (record,), exec_body=lambda made: made.update(body))
+    topic = {"topic": Topic.SETTINGS}
+    return new_class(record.__name__, (record,), topic, lambda made: made.update(body))
 
 
 def _written_forms(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

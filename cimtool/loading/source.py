@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
-from cimtool.base.options import FILE, FILES, OneOfFamily, Record, option, optional
+from cimtool.base.options import FILE, FILES, OneOfFamily, Record, Topic, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import Polynomial
@@ -38,11 +38,13 @@ STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 """The score of a model that has no polynomial yet: it takes ed and vd, and so keeps mu and s."""
 
 
-class ModelOptions(Record):
+class ModelOptions(Record, topic=Topic.MODEL):
     """Fields of a ModelSource beside its projectors and their polynomial."""
 
     head: str | None = optional(
-        "The score, if the checkpoint names none.", OneOfFamily(family=Head, checked=False)
+        "The score, if the checkpoint names none.",
+        OneOfFamily(family=Head, checked=False),
+        topic="",
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
     a: float | None = optional("The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X")

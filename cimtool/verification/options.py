@@ -12,6 +12,7 @@ from cimtool.base.options import (
     MetricLimits,
     OneName,
     Record,
+    Topic,
     option,
     optional,
 )
@@ -24,7 +25,7 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.verification.references import KINDS, ReferenceKind
 
 
-class ReferenceOptions(Record):
+class ReferenceOptions(Record, topic=Topic.MEASUREMENT):
     """The scores that drift is measured against."""
 
     reference: ReferenceKind = option(
@@ -50,7 +51,7 @@ class WithDistractors(GalleryOptions):
     """The same, with further items to measure among."""
 
     distractors: EmbeddingsLike | None = optional(
-        "Further videos in the gallery, right for no text.", EMBEDDINGS
+        "Further videos in the gallery, right for no text.", EMBEDDINGS, topic=Topic.MEASUREMENT
     )
 
 
@@ -61,16 +62,23 @@ class DriftOptions(SeenData, DrawnOrMeasured, GalleryOptions):
     bound: float | None = optional(
         "State the error that this share of pairs stays within (0.95), and the margin of ranks.",
         "SHARE",
+        topic=Topic.MEASUREMENT,
     )
-    junit: File | None = optional("Write the checks as JUnit XML (.xml).", FILE)
+    junit: File | None = optional(
+        "Write the checks as JUnit XML (.xml).", FILE, topic=Topic.BUILD_SERVERS
+    )
 
 
 class VerifyOptions(BundleData, JudgedData, ReferenceOptions, WithDistractors, DriftOptions):
     """The options of `verify`."""
 
-    baseline: File | None = optional("An earlier report.json; fail if a metric is worse.", FILE)
+    baseline: File | None = optional(
+        "An earlier report.json; fail if a metric is worse.", FILE, topic=Topic.BUILD_SERVERS
+    )
     tolerance: Mapping[str, float] | None = optional(
-        "Fail only if surely worse than the baseline by more than this.", MetricLimits()
+        "Fail only if surely worse than the baseline by more than this.",
+        MetricLimits(),
+        topic=Topic.BUILD_SERVERS,
     )
     report: File | None = optional("Folder of the report [default: the bundle].", DIR)
 
