@@ -1,4 +1,4 @@
-"""What a release needs: the workflow's own steps, and files that name the version."""
+"""Publishing: the own steps of the workflow, and files that name the version."""
 
 from __future__ import annotations
 
