@@ -169,8 +169,8 @@ class Option:
     its name, and a `spread` one takes all values that follow, each of that type. `name` is its name
     among all options of a command ("": the field's). On the command line it is called `flag` and
     `short` ("": `name`, none), it is missing without a `form`, an `argument` such as BUNDLE stands
-    without a name, and an integer must be `at_least` that. `place` is the key of a project file that
-    commands share, such as `model.projectors`; other options stand in the table of their command.
+    without a name, and an integer must be `at_least` that. `place` is its key in a project file if
+    commands share it, such as `model.projectors`; others stand in the table of their command.
     """
 
     help: str

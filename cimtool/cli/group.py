@@ -279,6 +279,19 @@ class Command(click.Command):
         return named[0] if named else f"--{argument.replace('_', '-')}"
 
 
+def records_by_command(
+    group: click.Group, context: click.Context
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Option]]]:
+    """The options of every command below a group that a project file may give, by its words."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            for words, options in records_by_command(command, context):
+                yield (name, *words), options
+        elif isinstance(command, Command) and command.records:
+            yield (name,), command.records
+
+
 def _is_given(text: object) -> bool:
     """True if an argument without a name has a text on the command line."""
     return isinstance(text, str | tuple | list) and bool(text)

@@ -39,7 +39,7 @@ from cimtool.base.options import (
 )
 from cimtool.base.toml_files import dotted, is_path, read_toml, unknown_key, value_text
 from cimtool.bundle.compilation import CompileOptions
-from cimtool.hardware.settings import SETTINGS, overrides_in, setting_keys
+from cimtool.hardware.settings import SETTINGS, Overrides, overrides_in, setting_keys
 from cimtool.verification.options import VerifyOptions
 
 Schema = Mapping[str, Any]
@@ -131,8 +131,10 @@ def fits_schema(value: Any, schema: Schema) -> bool:
 def shared_options() -> dict[str, Option]:
     """The options that commands share, by their keys, as `compile` and `verify` declare them."""
     records = (CompileOptions, VerifyOptions)
-    found = [one for record in records for one in options_of(record).values() if one.place]
-    return {one.place: one for one in reversed(found)}
+    found: dict[str, Option] = {}
+    for one in (one for record in records for one in options_of(record).values() if one.place):
+        found.setdefault(one.place, one)
+    return found
 
 
 def key_name(one: Option) -> str:
@@ -306,6 +308,46 @@ def require_files(project: Project, given: Sequence[ProjectValue]) -> None:
         for file in one.files:
             if not file.exists():
                 raise CimError(
-                    f"{project.file}: {one.key} = {value_text(one.value)}: there is no file {file}; expected a "
-                    "path from the folder of the project file"
+                    f"{project.file}: {one.key} = {value_text(one.value)}: there is no file "
+                    f"{file}; expected a path from the project file"
                 )
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def project_schema(commands: Mapping[tuple[str, ...], Mapping[str, Option]]) -> dict[str, Any]:
+    """The JSON Schema of a project file, by the options of `commands`, which are by their words."""
+    settings = Overrides.model_json_schema(by_alias=True)
+    tables = settings.pop("$defs")
+    whole: dict[str, Any] = _closed()
+    for place, one in shared_options().items():
+        *table, key = place.split(".")
+        _inner(whole, table)["properties"][key] = _described(one)
+    either = {"anyOf": [TEXT, settings]}
+    whole["properties"][SETTINGS] |= either
+    del whole["properties"][SETTINGS]["type"], whole["properties"][SETTINGS]["minLength"]
+    for words, options in commands.items():
+        inner = _inner(whole, words)
+        for one in options.values():
+            if _stands(one):
+                inner["properties"][key_name(one)] = _described(one)
+    return {"$schema": DIALECT, "title": "cimtool project", **whole, "$defs": tables}
+
+
+def _closed() -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
+
+
+def _inner(schema: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """The schema of a table in a table, made if it is missing."""
+    for word in words:
+        schema = schema["properties"].setdefault(word, _closed())
+    return schema
+
+
+def _described(one: Option) -> dict[str, Any]:
+    kind = kind_of_value(one)
+    schema = {} if kind is None else dict(kind.schema)
+    plain = isinstance(one.default, bool | int | float | str)
+    return {"description": one.said(), **schema, **({"default": one.default} if plain else {})}
