@@ -11,7 +11,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.escapes import printable, toml_string
 from cimtool.base.modality_names import NAMES
 from cimtool.bundle.compilation import bundle_name
-from cimtool.bundle.inspect import inspect
+from cimtool.bundle.inspect import Facts, inspect
 from cimtool.cli.project import shared_options
 
 MOST_FILES = 100
@@ -27,7 +27,6 @@ REPORT = "report"
 CALIBRATES, MEASURES, TRAINS = ("calib", "cal"), ("eval", "test", "held", "val"), ("train",)
 """Parts of the names of files of data, by their use."""
 
-Facts = Mapping[str, Any]
 Choose = Callable[[str, Sequence[str]], str]
 """Chooses one of several values of a key: by default the first."""
 

@@ -12,9 +12,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
-from conftest import Cimtool
 
-from cimtool.base.options import options_of
 from cimtool.cli import cli
 from cimtool.cli.commands import init
 from cimtool.cli.group import records_by_command
@@ -40,6 +38,7 @@ measured = "eval.npz"
 [settings]
 adc_bits = 5
 """
+Cimtool = Callable[..., Any]
 Write = Callable[[str], None]
 
 
@@ -215,13 +214,13 @@ def test_training_takes_no_build_without_hardware(write: Write, cimtool: Cimtool
     write(PROJECT + '[train]\nloss = "no-such-loss"\n')
     ran = cimtool("train", "--data", "eval.npz", "-o", "run")
     assert ran.status == 2
-    assert "no-such-loss" in ran.err
-    assert "train.loss in cimtool.toml" in ran.err
+    assert ran.err.startswith("cimtool.toml: train.loss\n")
+    assert 'loss "no-such-loss" is not known' in ran.err
 
 
 def test_a_wrong_value_is_named_by_its_key(write: Write, cimtool: Cimtool) -> None:
     write(PROJECT.replace('poly.json"', 'poly.json"\na = -1'))
-    assert "score.a in cimtool.toml is -1.0" in cimtool("compile").sentence
+    assert "score.a in cimtool.toml is -1.0" in cimtool("compile").err
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,6 @@ def test_the_schema_has_every_key_of_the_file_and_no_other(
     assert "adc_bits" in tables["settings"]["anyOf"][1]["properties"]
     assert "jobs" in tables["targets"]["properties"]["compare"]["properties"]
     assert "weight_bits" not in tables["compile"]["properties"], "it stands in [settings]"
-    assert options_of  # the schema follows from records, no key is declared twice
 
 
 # run
