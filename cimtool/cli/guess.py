@@ -13,6 +13,7 @@ from cimtool.base.modality_names import NAMES
 from cimtool.bundle.compilation import bundle_name
 from cimtool.bundle.inspect import Facts, inspect
 from cimtool.cli.project import shared_options
+from cimtool.hardware.settings import SETTINGS, overrides_in
 
 MOST_FILES = 100
 """Files of a folder that are looked at."""
@@ -94,9 +95,10 @@ def guess_project(folder: Path, choose: Choose = first) -> ProjectGuess:
     model = _guess_model(found, facts, choose)
     _guess_score(found, facts, model, choose)
     _guess_data(found, facts, model)
-    for kind, key in (("layer map", "model.map"), ("settings", "settings")):
-        if files := _of(facts, kind):
-            found.say(key, choose(key, files), _one_of(files, kind))
+    if maps := _of(facts, "layer map"):
+        found.say("model.map", choose("model.map", maps), _one_of(maps, "layer map"))
+    if settings := [name for name in _of(facts, SETTINGS) if _is_settings(folder / name)]:
+        found.say(SETTINGS, choose(SETTINGS, settings), _one_of(settings, "file of settings"))
     targets = _of(facts, "target")
     if targets:
         found.say("target", choose("target", targets), _one_of(targets, "target"))
@@ -107,6 +109,15 @@ def guess_project(folder: Path, choose: Choose = first) -> ProjectGuess:
     found.say("bundle", f"exports/{name}", "the names of model and target")
     found.say("report", REPORT, "a folder for the report and the cost")
     return found
+
+
+def _is_settings(file: Path) -> bool:
+    """True if all keys of a TOML file are settings; `inspect` takes any other file for one."""
+    try:
+        overrides_in(file)
+    except CimError:
+        return False
+    return True
 
 
 def _looked_at(folder: Path) -> dict[str, Facts]:
