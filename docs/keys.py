@@ -3,7 +3,8 @@
     python docs/keys.py
 
 writes the table of keys in `targets.md`, between its two marks, and the JSON Schemas of a target's
-file, of a settings file, of that of a content-addressable memory and of a hand-off's layout.
+file, of a settings file, of a project file, of that of a content-addressable memory and of a
+hand-off's layout.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
+from cimtool.cli import cli
+from cimtool.cli.group import records_by_command
+from cimtool.cli.project import DIALECT, project_schema
 from cimtool.handoff.layout import LayoutFile
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.keys import KEYS, Key, Keys
@@ -26,7 +31,6 @@ from cimtool.hardware.target import Target
 
 DOCS = Path(__file__).parent
 BEGIN, END = "<!-- written by docs/keys.py -->\n", "<!-- until here -->\n"
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class FileSchema(GenerateJsonSchema):
@@ -145,6 +149,7 @@ def texts() -> dict[Path, str]:
     schemas = {
         "target": target_schema(),
         "settings": settings_schema(),
+        "project": project_schema(dict(records_by_command(cli, click.Context(cli)))),
         "cam": file_schema(Cam, "cimtool content-addressable memory"),
         "handoff-layout": file_schema(LayoutFile, "layout.json of a cimtool hand-off"),
     }

@@ -58,7 +58,10 @@ def test_every_target_quantity_key_and_setting_is_on_the_page() -> None:
     "name",
     [
         "targets.md",
-        *(f"{kind}.schema.json" for kind in ("target", "settings", "cam", "handoff-layout")),
+        *(
+            f"{kind}.schema.json"
+            for kind in ("target", "settings", "project", "cam", "handoff-layout")
+        ),
     ],
 )
 def test_what_is_written_from_the_declaration_is_todays(name: str) -> None:

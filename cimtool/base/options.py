@@ -188,6 +188,8 @@ class Option:
     `short` ("": `name`, none), it is missing without a `form`, an `argument` such as BUNDLE stands
     without a name, and an integer must be `at_least` that. An option with a `topic` is one that few
     need: a command's short help leaves it out, and the whole help has it under that title.
+    `place` is its key in a project file if commands share it, such as `model.projectors`; others
+    stand in the table of their command.
     """
 
     help: str
@@ -199,6 +201,7 @@ class Option:
     name: str = ""
     flag: str = ""
     short: str = ""
+    place: str = ""
     default: Any = ...
     topic: str | None = None
 

@@ -213,7 +213,7 @@ def bundle_name(model: str, target: str | Target) -> str:
 class CompileOptions(PrepareOptions):
     """The options of `compile`."""
 
-    output: File | None = optional("Folder of the bundle.", DIR, short="o")
+    output: File | None = optional("Folder of the bundle.", DIR, short="o", place="bundle")
     stages: bool = option(
         "Keep the files that only verify, compare and evaluate read: more than half of the bundle.",
         OnOrOff(),

@@ -12,25 +12,33 @@ from cimtool.loading.source import ModelArguments
 class BuildOptions(ModelArguments):
     """A model, and how to build it."""
 
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    target: str | Target = option("The hardware.", Word("NAME|FILE"))
+    calibration: EmbeddingsLike = option(
+        "Embeddings that decide the ranges.", EMBEDDINGS, place="data.calibration"
+    )
+    target: str | Target = option("The hardware.", Word("NAME|FILE"), place="target")
     settings: File | None = optional(
-        "Settings, also of single layers (TOML).", FILE, topic=Topic.SETTINGS
+        "Settings, also of single layers (TOML).", FILE, place="settings", topic=Topic.SETTINGS
     )
 
 
 class BundleData(Record):
     """A bundle, and the data that it is measured on."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
+    bundle: File = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
+    data: EmbeddingsLike = option(
+        "Embeddings to measure on.", EMBEDDINGS, positional=True, place="data.measured"
+    )
 
 
 class JudgedData(Record, topic=Topic.MEASUREMENT):
     """Right answers for data without them."""
 
     qrels: File | None = optional(
-        "Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).", FILE
+        "Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).",
+        FILE,
+        place="data.qrels",
     )
 
 

@@ -44,7 +44,9 @@ RECALL_AT = 10
 class SimulateOptions(DrawnOrMeasured):
     """The options of `simulate`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: File = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     inputs: EmbeddingsLike = option("Embeddings to score.", EMBEDDINGS, positional=True)
     output: File | None = optional("File of the scores.", NPZ, short="o")
     top: int | None = optional("Keep only the K best videos of each text.", "K")

@@ -141,8 +141,12 @@ def bundle_cost(
 class CostOptions(JudgedData):
     """The options of `cost`."""
 
-    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
+    bundle: Path | str = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
+    gallery: int | None = optional(
+        "Items that a query is scored against.", "M", at_least=1, place="gallery"
+    )
     samples: int = option(
         "Monte Carlo samples per side.",
         "K",
@@ -166,7 +170,9 @@ class CostOptions(JudgedData):
         topic=Topic.MEASUREMENT,
     )
     data: EmbeddingsLike | None = optional(
-        "Embeddings to measure R@1 on [default: the bundle's report.json, if any].", EMBEDDINGS
+        "Embeddings to measure R@1 on [default: the bundle's report.json, if any].",
+        EMBEDDINGS,
+        place="data.measured",
     )
     measure: bool = option(
         "Time raw rows in int8 on one core of this machine.", default=False, topic=Topic.MEASUREMENT

@@ -47,6 +47,7 @@ class VerdictOptions(WithDistractors):
         "Items that a query is priced among and R@1 is extrapolated to [default: those measured].",
         "N",
         at_least=2,
+        place="gallery",
     )
     samples: int = option(
         "Monte Carlo samples per side of the verdict.",
@@ -72,16 +73,20 @@ class SweepOptions(
 ):
     """The options of `sweep`."""
 
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
+    calibration: EmbeddingsLike = option(
+        "Embeddings that decide the ranges.", EMBEDDINGS, place="data.calibration"
+    )
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, place="data.measured")
     grid: Grid = option(
         "Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
         GridValues(),
     )
     target: str | Target | None = optional(
-        "The hardware, if it is not in the grid.", Word("NAME|FILE")
+        "The hardware, if it is not in the grid.", Word("NAME|FILE"), place="target"
     )
-    settings: File | None = optional("Settings of all points (TOML).", FILE, topic=Topic.SETTINGS)
+    settings: File | None = optional(
+        "Settings of all points (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
     teacher: File | None = optional("Labels to fit for {grid} degree=...", FILE, topic=Topic.MODEL)
     trials: int | None = optional("Dies drawn for each point.", "N", at_least=1, topic=Topic.DIES)
     noise_model: File | None = optional(
@@ -95,7 +100,9 @@ class SweepOptions(
     )
     seed: int = option("Seed of the dies.", at_least=0, default=0, topic=Topic.DIES)
     budget: Mapping[str, float] | None = optional(
-        "Limits that the chosen point must keep.", MetricLimits()
+        "Limits that the chosen point must keep.",
+        MetricLimits(),
+        place="budgets",
     )
     min_yield: float | None = optional(
         "Share of dies that must keep the {budget}.", "X", topic=Topic.DIES
@@ -122,16 +129,22 @@ class TuneOptions(
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(
-        "Embeddings to measure on: one half of the queries chooses, the other checks.", EMBEDDINGS
+        "Embeddings to measure on: one half of the queries chooses, the other checks.",
+        EMBEDDINGS,
+        place="data.measured",
     )
     budget: Mapping[str, float] = option(
-        "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
+        "Largest error allowed for the compiled model; repeat for more metrics.",
+        MetricLimits(),
+        place="budgets",
     )
     grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
         GridValues("KEY=VALUE,...", example="adc_bits=5,6,8"),
     )
-    settings: File | None = optional("Settings to start from (TOML).", FILE, topic=Topic.SETTINGS)
+    settings: File | None = optional(
+        "Settings to start from (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
     output: File | None = optional("File of the settings.", TOML, short="o")
     folder: File | None = optional(
         "Folder of results and measured bits; a later run continues there.",
@@ -150,12 +163,20 @@ class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, 
         spread="Projectors | str",
         argument="MODEL [TARGET]...",
     )
-    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
-    settings: File | None = optional("Settings of all targets (TOML).", FILE, topic=Topic.SETTINGS)
+    poly: File | None = optional(
+        "The polynomial, if the checkpoint has none.", FILE, place="score.poly"
+    )
+    calibration: EmbeddingsLike = option(
+        "Embeddings that decide the ranges.", EMBEDDINGS, place="data.calibration"
+    )
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, place="data.measured")
+    settings: File | None = optional(
+        "Settings of all targets (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
     budget: Mapping[str, float] | None = optional(
-        "Limits that a target must keep (r1_loss=0.01).", MetricLimits()
+        "Limits that a target must keep (r1_loss=0.01).",
+        MetricLimits(),
+        place="budgets",
     )
     output: File | None = optional("Folder of results and rows.", DIR, short="o")
 
@@ -163,7 +184,9 @@ class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, 
 class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     """The options of `evaluate`."""
 
-    data: EmbeddingsLike = option("Embeddings to evaluate on.", EMBEDDINGS, positional=True)
+    data: EmbeddingsLike = option(
+        "Embeddings to evaluate on.", EMBEDDINGS, positional=True, place="data.measured"
+    )
     what: Sequence[Projectors | ModelSource] = option(
         "Checkpoints (or two ONNX files, text first) and bundles.",
         Many(),
@@ -177,7 +200,9 @@ class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
         NameList("A,B"),
         topic=Topic.MEASUREMENT,
     )
-    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    poly: File | None = optional(
+        "The polynomial, if the checkpoint has none.", FILE, place="score.poly"
+    )
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples per side.",
         IntegerList("K,K,..."),

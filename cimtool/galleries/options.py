@@ -33,7 +33,9 @@ ITEMS_PER_SHARD = 1 << 18
 class ProgrammedOptions(Record):
     """A bundle whose gallery is written, and the new bundle."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: File = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")
     shortlist: int | None = optional("Items per query that a hybrid score scores exactly.", "L")
 
@@ -102,7 +104,9 @@ class ChangeOptions(ProgrammedOptions):
 class EncodeOptions(Record):
     """The options of `encode`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: File = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     gallery: File = option(
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
     )

@@ -248,9 +248,33 @@ def given_settings(file: Path | None, flags: Mapping[str, object]) -> Sequence[O
     """
     given = []
     if file is not None:
-        given.append(validated(Overrides, read_toml(file), str(file)))
+        given.append(overrides_in(file))
     present = {name: value for name, value in flags.items() if value is not None}
     return *given, validated(Overrides, present, "", _argument)
+
+
+SETTINGS = "settings"
+"""The table of settings in a project file."""
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """The values of a settings file, or of the table [settings] of a project file.
+
+    Raises CimError if the file cannot be read.
+    """
+    values = read_toml(file)
+    return values[SETTINGS] if isinstance(values.get(SETTINGS), dict) else values
+
+
+def overrides_in(file: Path) -> Overrides:
+    """The settings of a file, as `read_settings` finds them.
+
+    Raises CimError for a value or key that is not allowed.
+    """
+    values = read_toml(file)
+    if isinstance(inner := values.get(SETTINGS), dict):
+        return validated(Overrides, inner, str(file), lambda key: dotted((SETTINGS, *key)))
+    return validated(Overrides, values, str(file))
 
 
 def resolve_given(target: Target, file: Path | None, given: Sequence[Overrides]) -> Settings:

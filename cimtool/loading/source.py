@@ -44,13 +44,20 @@ class ModelOptions(Record, topic=Topic.MODEL):
     head: str | None = optional(
         "The score, if the checkpoint names none.",
         OneOfFamily(family=Head, checked=False),
+        place="score.head",
         topic="",
     )
-    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    a: float | None = optional("The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X")
-    b: float | None = optional("The teacher's b, or a cosine's offset.", "X")
+    layer_map: File | None = optional(
+        "Names of the layers (TOML).", FILE, flag="map", place="model.map"
+    )
+    a: float | None = optional(
+        "The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X", place="score.a"
+    )
+    b: float | None = optional("The teacher's b, or a cosine's offset.", "X", place="score.b")
     ignore_uncertainty: bool = option(
-        "Leave out a variance in the checkpoint that its layout does not read.", default=False
+        "Leave out a variance in the checkpoint that its layout does not read.",
+        default=False,
+        place="model.ignore_uncertainty",
     )
 
 
@@ -58,10 +65,13 @@ class ModelArguments(ModelOptions):
     """The fields of a ModelSource."""
 
     projectors: Projectors = option(
-        "The checkpoint (or twice, .onnx: text, then video).", FILES, positional=True
+        "The checkpoint (or twice, .onnx: text, then video).",
+        FILES,
+        positional=True,
+        place="model.projectors",
     )
     poly: File | Polynomial | None = optional(
-        "The polynomial, if the checkpoint has none.", FILE, positional=True
+        "The polynomial, if the checkpoint has none.", FILE, positional=True, place="score.poly"
     )
 
 

@@ -44,6 +44,7 @@ class GalleryOptions(Record):
         "Items of a larger gallery: R@1 is extrapolated to them, text to video, beside raw rows.",
         "N",
         at_least=2,
+        place="gallery",
     )
 
 
@@ -51,14 +52,19 @@ class WithDistractors(GalleryOptions):
     """The same, with further items to measure among."""
 
     distractors: EmbeddingsLike | None = optional(
-        "Further videos in the gallery, right for no text.", EMBEDDINGS, topic=Topic.MEASUREMENT
+        "Further videos in the gallery, right for no text.",
+        EMBEDDINGS,
+        place="data.distractors",
+        topic=Topic.MEASUREMENT,
     )
 
 
 class DriftOptions(SeenData, DrawnOrMeasured, GalleryOptions):
     """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
 
-    max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
+    max_drift: Mapping[str, float] | None = optional(
+        "Fail above this value.", MetricLimits(), place="budgets"
+    )
     bound: float | None = optional(
         "State the error that this share of pairs stays within (0.95), and the margin of ranks.",
         "SHARE",
@@ -80,7 +86,9 @@ class VerifyOptions(BundleData, JudgedData, ReferenceOptions, WithDistractors, D
         MetricLimits(),
         topic=Topic.BUILD_SERVERS,
     )
-    report: File | None = optional("Folder of the report [default: the bundle].", DIR)
+    report: File | None = optional(
+        "Folder of the report [default: the bundle].", DIR, place="report"
+    )
 
 
 class CompareOptions(JudgedData, ReferenceOptions, WithDistractors, SeenData):
@@ -89,7 +97,9 @@ class CompareOptions(JudgedData, ReferenceOptions, WithDistractors, SeenData):
     bundles: Sequence[File] = option(
         "The folders of the bundles.", Many(), positional=True, argument="BUNDLE BUNDLE..."
     )
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
+    data: EmbeddingsLike = option(
+        "Embeddings to measure on.", EMBEDDINGS, positional=True, place="data.measured"
+    )
 
 
 def limits_text() -> str:

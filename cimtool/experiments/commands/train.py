@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +58,15 @@ class HardwareOptions(ModelOptions, SettingOptions, topic=Topic.FINE_TUNING):
 
     hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET", topic="")
     calibration: EmbeddingsLike | None = optional(
-        "With {hardware}: embeddings that decide the ranges.", EMBEDDINGS
+        "With {hardware}: embeddings that decide the ranges.",
+        EMBEDDINGS,
+        place="data.calibration",
     )
     noise: NoiseOptions | None = optional(
         "Train on dies with the target's noise.",
         Switched(record=NoiseOptions, about="dies", only=("model", "time", "seed")),
     )
-    settings: File | None = optional("Settings of the build (TOML).", FILE)
+    settings: File | None = optional("Settings of the build (TOML).", FILE, place="settings")
 
 
 TRAINING = {*options_of(TrainOptions), "grid"} - {*COMMON, "data", "output"}
@@ -97,7 +99,12 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     return [Argument(name) for name, value in options.items() if value not in (None, False, (), {})]
 
 
-@values_command(TrainOptions, PointOptions, HardwareOptions)
+def _needs_hardware(given: Mapping[str, Any]) -> Collection[str]:
+    """A build of a project file is for --hardware."""
+    return () if given.get("hardware") else options_of(HardwareOptions)
+
+
+@values_command(TrainOptions, PointOptions, HardwareOptions, left_out=_needs_hardware)
 def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 
