@@ -108,25 +108,24 @@ def batch_norm(builder: Folding, op: BatchNorm, node: Node, inputs: tuple[str, .
 
 
 @FOLD.rule(Exp)
-def constant_variance(builder: Folding, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
+def variance(builder: Folding, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
     """The variance itself if a layer of zeros makes it, so that no row changes it."""
-    found = _constant(builder, inputs[0])
-    if found is None:
+    row = _constant(builder, inputs[0])
+    if row is None:
         return keep(builder, op, node, inputs)
-    layer, logvar = found
-    builder.note(
-        f"{builder.name}.{layer}: its weights are zeros, so that all rows have one variance: it "
-        "takes no array"
-    )
+    return _same_for_all(builder, node.name, op.run(row))
+
+
+def _same_for_all(builder: Folding, name: str, row: Array) -> str:
+    """Add the row [N] for each item: a sum of any number of the item, times 0, and constants."""
     (x,) = builder.inputs
     rows, _ = rows_of_item(builder.types[x].shape[0])
-    # Constants need the number of items: any number of an item, times 0.
-    number = builder.add(f"{node.name}.row", Arrange(rows, np.zeros((1, 1), np.int64)), x)
-    return builder.add(node.name, Add((scalar(0.0),), op.run(logvar)), number)
+    number = builder.add(f"{name}.row", Arrange(rows, np.zeros((1, 1), np.int64)), x)
+    return builder.add(name, Add((scalar(0.0),), row), number)
 
 
-def _constant(builder: Builder, value: str) -> tuple[str, Array] | None:
-    """A layer of zeros and the row [N] that a value has because of it; None if rows differ.
+def _constant(builder: Folding, value: str) -> Array | None:
+    """The row [N] that a value is for all rows, as a layer of zeros makes it; None if rows differ.
 
     The value is the layer's, or one that operations on it alone make.
     """
@@ -143,12 +142,22 @@ def _constant(builder: Builder, value: str) -> tuple[str, Array] | None:
     row = node.op.bias[None]
     for op in reversed(after):
         row = op.run(row)
-    return node.name, row[0]
+    builder.note(
+        f"{builder.name}.{node.name}: its weights are zeros, so that all rows have one variance: "
+        "it takes no array"
+    )
+    constant: Array = row[0]
+    return constant
 
 
 @FOLD.rule(Store)
-def without_centre(builder: Folding, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
-    """Take the centre off a stored mu: in the bias of the layer before, or else off the values."""
+def stored(builder: Folding, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
+    """Take the centre off mu: in the bias of the layer before, or else off the values.
+
+    A log-variance that a layer of zeros makes becomes a constant.
+    """
+    if op.role == "logvar" and (row := _constant(builder, inputs[0])) is not None:
+        return builder.add(node.name, op, _same_for_all(builder, "logvar.same", row))
     centre = builder.centre
     if centre is None or op.role != "mu":
         return keep(builder, op, node, inputs)
