@@ -167,6 +167,11 @@ class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
         NameList("A,B"),
     )
     poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    heads: Sequence[str] = option(
+        "Score projectors by each of these heads, such as csd,probcosine,euclidean.",
+        NameList("NAME,..."),
+        default=(),
+    )
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples per side.",
         IntegerList("K,K,..."),

@@ -36,7 +36,7 @@ Random weights learn less from so few than the maps have (docs/training.md).
 """
 
 LINEAR_DIMENSIONS = 128
-"""Dimensions of linear maps at most, unless a model says its own; the narrower rows may have less."""
+"""Dimensions of linear maps at most, unless a model says its own; narrower rows have fewer."""
 
 WEIGHTS = 2.0
 """Weights of a model for each number of the rows that train it, at most."""

@@ -169,9 +169,7 @@ HEADS = (PcmePoly(QUADRATIC), Csd(0.1, 0.5), ProbCosine(2.0, 0.1), InclusionHead
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda one: one.name)
-def test_a_variance_that_no_row_changes_takes_no_array(
-    models: SimpleNamespace, head: Head
-) -> None:
+def test_a_variance_that_no_row_changes_takes_no_array(models: SimpleNamespace, head: Head) -> None:
     towers, rng = [], np.random.default_rng(7)
     for _ in SIDES:
         tower = models.trunk(rng)

@@ -158,7 +158,9 @@ def test_many_pairs_start_at_random_and_options_are_kept(
 
 def test_few_pairs_get_layers_that_hold_all_dimensions_of_the_maps(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    rows = {m: rng.normal(size=(30, n)).astype(np.float32) for m, n in (("text", 70), ("video", 90))}
+    rows = {
+        m: rng.normal(size=(30, n)).astype(np.float32) for m, n in (("text", 70), ("video", 90))
+    }
 
     def sizes(folder: str, **options: int) -> tuple[int, int]:
         run = cimtool.train(rows, tmp_path / folder, epochs=0, held_out=0.4, options=options)
