@@ -69,7 +69,7 @@ def encoder_folder(given: str, argument: Argument) -> Path:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class DenseModule:
     """A Dense module of sentence-transformers: `activation(weight x + bias)`, in double."""
 
     weight: Array
@@ -77,7 +77,7 @@ class Dense:
     activation: str
 
     @classmethod
-    def read(cls, folder: Path) -> Dense:
+    def read(cls, folder: Path) -> DenseModule:
         """Read a module's folder; CimError if it holds none, or another activation."""
         file = folder / SAFETENSORS
         content = dict(read_checkpoint(file).content)
@@ -118,7 +118,7 @@ class StepsAfter:
     """
 
     pooling: TokenPooling | None = None
-    dense: list[Dense] = field(default_factory=list)
+    dense: list[DenseModule] = field(default_factory=list)
     unit: bool = False
     files: list[str] = field(default_factory=list)
 
@@ -240,9 +240,9 @@ class ImageEncoder(ItemEncoder):
 
 
 def _steps_after(folder: Path) -> StepsAfter:
-    """What sentence-transformers' files list after the network; CimError for what is not run here.
+    """The steps that sentence-transformers' files list after the network.
 
-    Modules are run in the order Pooling, Dense, Normalize, each but Dense once at most.
+    CimError for a module that is not run here, or not in the order of ORDER.
     """
     file, steps = folder / MODULES, StepsAfter()
     if not file.is_file():
@@ -258,14 +258,15 @@ def _steps_after(folder: Path) -> StepsAfter:
                 "which are run here"
             )
     places = [ORDER.index(kind) for kind in kinds]
-    if places != sorted(places):
+    once = [kind for kind in kinds if kind != "Dense"]
+    if places != sorted(places) or len(set(once)) < len(once):
         raise CimError(f"{file}: has {', '.join(kinds)}; expected the order {', '.join(ORDER)}")
     for kind, one in zip(kinds, listed, strict=True):
         path = str(one.get("path"))
         if kind == "Pooling":
             steps.pooling = _pooling_of(place_in(folder, path) / MODULE_CONFIG)
         elif kind == "Dense":
-            steps.dense.append(Dense.read(place_in(folder, path)))
+            steps.dense.append(DenseModule.read(place_in(folder, path)))
             steps.files += [f"{path}/{name}" for name in (SAFETENSORS, MODULE_CONFIG)]
         elif kind == "Normalize":
             steps.unit = True

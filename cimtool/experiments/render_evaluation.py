@@ -43,9 +43,10 @@ def _rows(found: Evaluation) -> Table:
     beside = _of_probabilities(found)
     for name in beside:
         metric = RANKINGS_BY_KEY[name]
-        way = next(said for key, said in _ways(found) if metric.texts_only or name.endswith(key))
-        label = metric.label.replace(" ", "\n")
-        title = label if metric.texts_only else f"{way}\n{label}"
+        title = metric.label.replace(" ", "\n")
+        if not metric.texts_only:
+            way = next(said for key, said in _ways(found) if metric.keys.get(key) == name)
+            title = f"{way}\n{title}"
         essential = name != "nll"
         columns.append(Column(title, str, unit="%" * metric.share, essential=essential))
     known = [name for name in ERRORS if any(name in one.metrics for one in found.scores)]
