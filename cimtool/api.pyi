@@ -1127,7 +1127,7 @@ def evaluate(
     dask: str | None = None,
     modalities: Sequence[str] | None = None,
     poly: File | None = None,
-    heads: Sequence[str] = ...,
+    heads: Sequence[str] | None = None,
     samples: Sequence[int] = ...,
     leave_one_out: bool = False,
     trec: File | None = None,

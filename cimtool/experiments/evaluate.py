@@ -252,7 +252,7 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     check_sampling(options.resamples, options.seed, options.samples)
     check_workers(options)
     sources = sources_of(
-        options.what, {"poly": options.poly, **options.part(ModelOptions)}, options.heads
+        options.what, {"poly": options.poly, **options.part(ModelOptions)}, options.heads or ()
     )
     if options.trec is not None:
         if options.dask is not None:

@@ -167,10 +167,9 @@ class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
         NameList("A,B"),
     )
     poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
-    heads: Sequence[str] = option(
+    heads: Sequence[str] | None = optional(
         "Score projectors by each of these heads, such as csd,probcosine,euclidean.",
         NameList("NAME,..."),
-        default=(),
     )
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples per side.",
