@@ -1127,6 +1127,7 @@ def evaluate(
     dask: str | None = None,
     modalities: Sequence[str] | None = None,
     poly: File | None = None,
+    heads: Sequence[str] | None = None,
     samples: Sequence[int] = ...,
     leave_one_out: bool = False,
     trec: File | None = None,
@@ -1140,7 +1141,8 @@ def evaluate(
 
     A bundle is the path of its folder. `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) apply to projectors, except a ModelSource, which has its own options. `head` also
-    applies to the embeddings (cosine or euclidean). With `leave_one_out`, or if `data` are items of
+    applies to the embeddings (cosine or euclidean). With several `heads` projectors are scored by
+    each. With `leave_one_out`, or if `data` are items of
     one modality (`rows`), the other items with the same label are right. With a file `qrels`, items
     that it grades above 0 are right. Each of `samples` adds Monte Carlo with this many per side for
     projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
@@ -1166,6 +1168,7 @@ def evaluate(
     * `modalities`: Compare raw embeddings of each pair of these arrays, such as
       text,video,audio.
     * `poly`: The polynomial, if the checkpoint has none.
+    * `heads`: Score projectors by each of these heads, such as csd,probcosine,euclidean.
     * `samples`: Add trained projectors by Monte Carlo, with K samples per side.
     * `leave_one_out`: Count items with a query's label as right, except the query itself.
       [default: False]

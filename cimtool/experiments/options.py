@@ -203,6 +203,11 @@ class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     poly: File | None = optional(
         "The polynomial, if the checkpoint has none.", FILE, place="score.poly"
     )
+    heads: Sequence[str] | None = optional(
+        "Score projectors by each of these heads, such as csd,probcosine,euclidean.",
+        NameList("NAME,..."),
+        topic=Topic.MODEL,
+    )
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples per side.",
         IntegerList("K,K,..."),
