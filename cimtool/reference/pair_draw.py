@@ -25,8 +25,9 @@ PAIRS = 1 << 16
 OF_QUERY = 16
 """Pairs of a sample for each text and each video, if these are more than PAIRS."""
 
-PARTS = 4
-"""Right pairs are all in the sample if they are at most one part of it; two parts are near ones."""
+RIGHT, NEAR = 1 / 8, 3 / 8
+"""Shares of a sample: right pairs are all in it if they are at most this share of it, and the
+nearest wrong pairs of either side are at most the second."""
 
 AT_ONCE = 1 << 20
 """Pairs that are ranked at a time, to bound the memory."""
@@ -132,9 +133,9 @@ def draw_pairs(scores: Array, truth: Truth, seed: int, most: int = PAIRS) -> Pai
     if n * m <= most:
         return None
     right = np.concatenate([truth.right_pairs(rows) for rows in blocks(n, AT_ONCE // m)])
-    few = np.count_nonzero(right) <= most // PARTS
+    few = np.count_nonzero(right) <= RIGHT * most
     sure = right.copy() if few else np.zeros((n, m), bool)
-    near = max(1, most // (PARTS * max(n, m)))
+    near = int(NEAR * most / max(n, m))
     for rows in blocks(n, AT_ONCE // m):
         hidden = truth.itself(rows) | (right[rows] & few)
         sure[rows] |= _nearest(np.where(hidden, -np.inf, scores[rows]), near)
