@@ -1,7 +1,7 @@
 """Monte Carlo on a sample of pairs beside all pairs, by many seeds: are its figures as they say?
 
-For each seed both have the same draws of each item. A figure agrees if that of all pairs lies within
-its interval, which is over resampled queries.
+For each seed both have the same draws of each item. A figure agrees if that of all pairs lies
+within its interval, which is over resampled queries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def main() -> None:
     bundle = open_bundle(given.bundle)
     data = ranked_data(bundle.model, given.data, given.qrels, None)
     a, b = bundle.model.a, bundle.model.b
-    assert a is not None and b is not None, "the bundle's model has no a and b"
+    assert a is not None, "the bundle's model has no a"
+    assert b is not None, "the bundle's model has no b"
     items = gaussians(trained_features(Simulator(bundle.stages[0].program), data))
     reference = on_grid(exact(*items, a, b).logit)
     within: dict[str, list[bool]] = {}

@@ -164,7 +164,7 @@ def floor_sentence(report: Report) -> str | None:
     score = report.drift.score
     said = (
         f"Monte Carlo at K={scatter.samples} is off by {scatter.centred_error:.4g} (centred "
-        f"{score} RMSE{_drawn_text(scatter)})"
+        f"{score} RMSE{_drawn_text(report, scatter)})"
     )
     if scatter.samples > 1:
         said += (
@@ -184,14 +184,17 @@ def floor_sentence(report: Report) -> str | None:
     return f"{said}."
 
 
-def _drawn_text(scatter: Scatter) -> str:
-    """The pairs that Monte Carlo was sampled on; empty for all."""
+def _drawn_text(report: Report, scatter: Scatter) -> str:
+    """The pairs that Monte Carlo was sampled on, with the interval; empty for all pairs."""
     if scatter.drawn is None:
         return ""
     drawn, pairs = scatter.drawn
+    name = f"Monte Carlo (K={scatter.samples})"
+    (row,) = (one for one in report.drift.rows if one.stage == name)
+    ends = row.intervals["centred_rmse"]
     return (
-        f", estimated from {drawn:,} of {pairs:,} pairs: right ones, the nearest wrong ones and "
-        "random others"
+        f", 95% [{ends.low:.4g}, {ends.high:.4g}], estimated from {drawn:,} of {pairs:,} pairs: "
+        "right ones, the nearest wrong ones and random others"
     )
 
 
