@@ -310,6 +310,7 @@ def verify(
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    all_pairs: bool = False,
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
@@ -342,6 +343,8 @@ def verify(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `all_pairs`: Monte Carlo on all pairs; otherwise on a sample, beside the exact score.
+      [default: False]
     * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
       raw rows.
     * `distractors`: Further videos in the gallery, right for no text.
@@ -366,6 +369,7 @@ def compare(
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    all_pairs: bool = False,
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
@@ -382,6 +386,8 @@ def compare(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `all_pairs`: Monte Carlo on all pairs; otherwise on a sample, beside the exact score.
+      [default: False]
     * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
       raw rows.
     * `distractors`: Further videos in the gallery, right for no text.

@@ -35,6 +35,9 @@ class ReferenceOptions(Record, topic=Topic.MEASUREMENT):
     )
     samples: int = option("Monte Carlo samples per side.", "K", at_least=1, default=DEFAULT_SAMPLES)
     seed: int = option("Seed of all random draws.", at_least=0, default=0)
+    all_pairs: bool = option(
+        "Monte Carlo on all pairs; otherwise on a sample, beside the exact score.", default=False
+    )
 
 
 class GalleryOptions(Record):
