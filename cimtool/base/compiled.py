@@ -182,6 +182,12 @@ def _compile_alone(compiled: Any, name: str) -> None:
     compiled.compile = compile_alone
 
 
+def kept_in(kernel: Any) -> Path | None:
+    """The folder that keeps the code of a kernel between runs; None if none does."""
+    place = kernel.stats.cache_path if isinstance(kernel, Dispatcher) else None
+    return None if place is None else Path(place)
+
+
 def jit_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile as a part of each caller, so that results may stay in registers."""
     return jit(function, forceinline=True)
