@@ -314,14 +314,14 @@ def _other_ways(
     outputs = ""
     if pair is None or any(VARIANCE_NAMES.search(layer) for layer in pair[0].layers):
         outputs = ', output_names=["mu", "logvar"]'
-    text, video = modules
-    return ArgumentError(
-        "{}; export both projectors, `torch.onnx.export({}, torch.zeros(2, {}), "
-        '"{}.onnx"{}, dynamo=False)` and {} likewise, then `cimtool compile --projectors '
-        "{}.onnx --projectors {}.onnx ...`; or in Python `cimtool.compile(({}, {}), ...)`; or {}",
-        *(error.found, text, width or "WIDTH", called[0], outputs, video),
-        *(*called, text, video, error.by_map),
+    (text, video), (first, second) = modules, called
+    ways = (
+        f"export both projectors, `torch.onnx.export({text}, torch.zeros(2, {width or 'WIDTH'}), "
+        f'"{first}.onnx"{outputs}, dynamo=False)` and {video} likewise, then `cimtool compile '
+        f"--projectors {first}.onnx --projectors {second}.onnx ...`; or in Python "
+        f"`cimtool.compile(({text}, {video}), ...)`"
     )
+    return ArgumentError("{}; {}; or {}", error.found, ways, error.by_map)
 
 
 def _require_one_space(towers: tuple[Graph, Graph], places: tuple[str, str]) -> None:

@@ -44,7 +44,7 @@ class Pair(nn.Module):
 
 
 def commands(sentence: str) -> list[str]:
-    """What stands in backticks."""
+    """The texts in backticks."""
     return re.findall(r"`([^`]+)`", sentence)
 
 
