@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import ArgumentError, CimWarning
 from cimtool.base.options import DIR, OneName, Record, Switched, Topic, Word, option, optional
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
@@ -82,8 +84,29 @@ def check_trials(trials: int, seed: int) -> None:
         raise ArgumentError("{seed} is {}; expected a number of at least 0", seed)
 
 
+CONDUCTANCES = ("programming", "drift", "flicker")
+"""Mechanisms of cells that are programmed to a conductance."""
+
+
 def noise_of(target: Target, model: Path | str | None) -> Noise:
-    """The noise model of a name or a file, else the target's; CimError if there is none."""
+    """The noise model of a name or a file, else the target's; CimError if there is none.
+
+    Warns of errors of programmed conductances on a target of SRAM cells.
+    """
+    noise = _noise_of(target, model)
+    own = [one.name for one in noise.mechanisms if one.name in CONDUCTANCES]
+    if own and re.search(r"\bSRAM$", target.technology):
+        warnings.warn(
+            f'target "{target.name}" has cells of {target.technology}, which have no conductance '
+            f"to program, but its noise has errors of one ({', '.join(own)}); expected a noise "
+            "model of these cells",
+            CimWarning,
+            stacklevel=2,
+        )
+    return noise
+
+
+def _noise_of(target: Target, model: Path | str | None) -> Noise:
     if model is not None:
         return load_noise(model)
     if target.noise is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cimtool.base.options import EMBEDDINGS, FILE, OneName, Record, Topic, Word, option, optional
+from cimtool.bundle.bundle import BundleLike
 from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import SEEN_ROWS, SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -24,7 +25,7 @@ class BuildOptions(ModelArguments):
 class BundleData(Record):
     """A bundle, and the data that it is measured on."""
 
-    bundle: File = option(
+    bundle: BundleLike = option(
         "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
     )
     data: EmbeddingsLike = option(

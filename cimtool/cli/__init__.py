@@ -33,7 +33,7 @@ WALK = (
         "sweep",
     ),
     *("tune", "cost", "export", "embed", "teacher", "fit", "train", "evaluate", "inspect"),
-    *("targets", "noise"),
+    *("targets", "noise", "doctor"),
 )
 """The order of the commands in the help; other commands follow by name."""
 

@@ -19,6 +19,7 @@ from cimtool.base.options import (
     option,
     optional,
 )
+from cimtool.bundle.bundle import BundleLike
 from cimtool.loading.embeddings import EmbeddingsLike, File
 
 Minimised = Literal["cells", "conversions", "energy"]
@@ -33,7 +34,7 @@ ITEMS_PER_SHARD = 1 << 18
 class ProgrammedOptions(Record):
     """A bundle whose gallery is written, and the new bundle."""
 
-    bundle: File = option(
+    bundle: BundleLike = option(
         "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
     )
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")
@@ -104,7 +105,7 @@ class ChangeOptions(ProgrammedOptions):
 class EncodeOptions(Record):
     """The options of `encode`."""
 
-    bundle: File = option(
+    bundle: BundleLike = option(
         "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
     )
     gallery: File = option(
@@ -117,7 +118,7 @@ class EncodeOptions(Record):
 class SearchOptions(Record):
     """The options of `search`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: File = option("Shards that `cimtool encode` wrote.", DIR, positional=True)
     queries: EmbeddingsLike = option(
         "Embeddings whose text rows are the queries (.npz, .npy or .pt).", FILES, positional=True
