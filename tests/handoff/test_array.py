@@ -182,6 +182,11 @@ def test_a_wrong_setting_is_refused(setting: str, expected: str, handoff: Path) 
 
 def test_a_path_that_cannot_be_used_is_told(handoff: Path, tmp_path: Path) -> None:
     (tmp_path / "a b.sv").write_text("module a; endmodule\n", "utf-8")
+    for setting in ("MACRO=", "ADAPTER="):
+        done = run_goal(handoff, "icarus", setting)
+        told = f"sv/bench.sh: {setting[:-1]} is empty; expected the files of its sources"
+        assert done.stderr.splitlines()[0] == told
+        assert (done.returncode, "compared" in done.stdout) == (2, False)
     for setting, told in (
         (f"ADAPTER={tmp_path / 'a b.sv'}", "has a blank; expected a path without blanks"),
         ("ADAPTER=none.sv", "no such file; expected an absolute path without blanks, or one from "),

@@ -14,9 +14,9 @@
 set -eu
 export LC_ALL=C
 reference="sv/cim_array.sv sv/cim_column.sv"
-macro=${MACRO:-$reference}
-adapter=${ADAPTER:-sv/cim_adapter.sv}
-cam=${CAM:-sv/cim_cam.sv}
+macro=${MACRO-$reference}
+adapter=${ADAPTER-sv/cim_adapter.sv}
+cam=${CAM-sv/cim_cam.sv}
 # The sources of the array with the faults of sv/faults.txt; one's own has none of them.
 faulty="$adapter $macro" own=yes
 [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; faulty="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
@@ -42,6 +42,7 @@ whole() {
 given() {
     name=$1
     shift
+    [ -n "$*" ] || { say "$name is empty; expected the files of its sources"; exit 2; }
     for file in "$@"; do
         case $file in *' '*) say "$name: $file: has a blank; expected a path without blanks" && exit 2 ;; esac
         [ -f "$file" ] || { say "$name: $file: no such file; expected an absolute path without blanks, or one from the hand-off's folder"; exit 2; }
@@ -111,7 +112,7 @@ build() {
             kept="$kept -o ${object##*/}"
         done
         done=no
-        for unroll in '--unroll-stmts 1' '--unroll-count 1024'; do
+        for unroll in '--unroll-stmts 1 --unroll-count 65536' '--unroll-count 8192'; do
             verilator --binary --timing -O3 $unroll -Wall -Wno-fatal $include --top-module $top --Mdir "$output.obj" \
                 -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
                 sv/waivers.vlt "$@" > "$output.log" 2>&1 && done=yes && break
