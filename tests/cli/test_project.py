@@ -13,13 +13,15 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from cimtool.cli import cli
 from cimtool.cli.commands import init
 from cimtool.cli.group import records_by_command
 from cimtool.cli.project import shared_options
 
-CHECKPOINT = Path(__file__).resolve().parents[1] / "golden/checkpoints/small-trunk.safetensors"
+ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINT = ROOT / "tests/golden/checkpoints/small-trunk.safetensors"
 WIDTH = 24
 POLYNOMIAL = {
     "degree": 2, "coeff": [-6.25, 0.3125, 0.125, -0.0625, 0.03125], "bias": 0.5,
@@ -310,6 +312,37 @@ def test_the_schema_has_every_key_of_the_file_and_no_other(
     assert "adc_bits" in tables["settings"]["anyOf"][1]["properties"]
     assert "jobs" in tables["targets"]["properties"]["compare"]["properties"]
     assert "weight_bits" not in tables["compile"]["properties"], "it stands in [settings]"
+
+
+PAGE = (ROOT / "docs/project-file.md").read_text("utf-8")
+EXAMPLE = PAGE.partition("```toml\n")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize("text", [PROJECT, EXAMPLE])
+def test_a_good_file_keeps_to_the_schema(text: str) -> None:
+    assert refused(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tarjet = 'ideal'",
+        "gallery = 1",
+        "target = ''",
+        "[model]\nprojectors = ['a', 'b', 'c']",
+        "[settings]\nadc_bits = 99",
+        "[budgets]\nr1_loss = 'low'",
+        "[compile]\nstages = 'no'",
+        "[verify]\ncalibration_rows = 'maybe'",
+    ],
+)
+def test_a_mistake_is_refused_by_the_schema(text: str) -> None:
+    assert refused(text)
+
+
+def refused(text: str) -> list[str]:
+    schema = json.loads((ROOT / "docs/project.schema.json").read_text("utf-8"))
+    return [one.message for one in Draft202012Validator(schema).iter_errors(tomllib.loads(text))]
 
 
 # run
