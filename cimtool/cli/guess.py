@@ -98,7 +98,7 @@ def guess_project(folder: Path, choose: Choose = first) -> ProjectGuess:
     if maps := _of(facts, "layer map"):
         found.say("model.map", choose("model.map", maps), _one_of(maps, "layer map"))
     if settings := [name for name in _of(facts, SETTINGS) if _is_settings(folder / name)]:
-        found.say(SETTINGS, choose(SETTINGS, settings), _one_of(settings, "file of settings"))
+        found.say(SETTINGS, choose(SETTINGS, settings), _one_of(settings, "settings file"))
     targets = _of(facts, "target")
     if targets:
         found.say("target", choose("target", targets), _one_of(targets, "target"))
@@ -140,7 +140,7 @@ def _of(facts: Mapping[str, Facts], kind: str) -> list[str]:
 def _one_of(files: Sequence[str], noun: str) -> str:
     if len(files) == 1:
         return f"the only {noun} here"
-    return f"chosen among each {noun} here: {', '.join(files)}"
+    return f"one of {len(files)} {noun}s here: {', '.join(files)}"
 
 
 def _guess_model(found: ProjectGuess, facts: Mapping[str, Facts], choose: Choose) -> Facts:
