@@ -70,7 +70,8 @@ def commands() -> str:
     shared = _table(
         ("option", "what it does"), _options(Command("any", records={}), context, SHARED)
     )
-    parts = [f"Every command takes these beside its own:\n\n{shared}"]
+    said = "Every command takes these beside its own; `--project` those with options of a record"
+    parts = [f"{said} ([project files](project-file.md)):\n\n{shared}"]
     for path, command in _walk(cli, context):
         own = [one.name for one in command.params if one.name not in SHARED]
         usage = " ".join(command.collect_usage_pieces(path))

@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,12 +18,12 @@ from cimtool.base.data_notes import DataNotes, data_noted
 from cimtool.base.errors import CimError, CimWarning, taking_warnings
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
-from cimtool.base.options import Option
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
 
 if TYPE_CHECKING:
+    from cimtool.base.options import Option
     from cimtool.cli.project import ProjectValue
 
 T = TypeVar("T")
@@ -237,7 +238,7 @@ class Command(click.Command):
                 name = long_name(one)
                 raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
         file = Path(texts.get("project") or PROJECT)
-        if self.records is None or not isinstance(ctx, CommandContext):
+        if self.records is None or not isinstance(ctx, CommandContext) or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         if not texts.get("project") and not file.is_file():
             return super().parse_args(ctx, args)
@@ -286,6 +287,8 @@ class Command(click.Command):
                     if used and not as_json:
                         names = ", ".join(dict.fromkeys(one.key for one in used))
                         click.secho(f"{file}: {names}", err=True, dim=True)
+                else:
+                    ctx.obj = replace(ctx.obj, of_data=notes)
                 return super().invoke(ctx)
         except Exception as error:
             if debug:

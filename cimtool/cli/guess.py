@@ -98,13 +98,14 @@ def guess_project(folder: Path, choose: Choose = first) -> ProjectGuess:
     if maps := _of(facts, "layer map"):
         found.say("model.map", choose("model.map", maps), _one_of(maps, "layer map"))
     if settings := [name for name in _of(facts, SETTINGS) if _is_settings(folder / name)]:
-        found.say(SETTINGS, choose(SETTINGS, settings), _one_of(settings, "file of settings"))
+        found.say(SETTINGS, choose(SETTINGS, settings), _one_of(settings, "settings file"))
     targets = _of(facts, "target")
     if targets:
         found.say("target", choose("target", targets), _one_of(targets, "target"))
     else:
         chosen = choose("target", [TARGET])
-        found.say("target", chosen, "no target lies here; cimtool targets list has others")
+        said = "no target lies here; cimtool targets list has others"
+        found.say("target", chosen, said if chosen == TARGET else "as answered")
     name = bundle_name(Path(_stem(found)).stem, _target(folder, found.values["target"]))
     found.say("bundle", f"exports/{name}", "the names of model and target")
     found.say("report", REPORT, "a folder for the report and the cost")
@@ -139,7 +140,7 @@ def _of(facts: Mapping[str, Facts], kind: str) -> list[str]:
 def _one_of(files: Sequence[str], noun: str) -> str:
     if len(files) == 1:
         return f"the only {noun} here"
-    return f"the first {noun} of {len(files)} here: {', '.join(files)}"
+    return f"one of {len(files)} {noun}s here: {', '.join(files)}"
 
 
 def _guess_model(found: ProjectGuess, facts: Mapping[str, Facts], choose: Choose) -> Facts:
@@ -148,8 +149,8 @@ def _guess_model(found: ProjectGuess, facts: Mapping[str, Facts], choose: Choose
     known = [name for name in _of(facts, "checkpoint") if facts[name]["layout"] is not None]
     if known:
         chosen = choose(key, known)
-        of = f"checkpoint of a known layout ({facts[chosen]['layout']})"
-        found.say(key, chosen, _one_of(known, of))
+        said = f"{_one_of(known, 'checkpoint')} (layout {facts[chosen]['layout']})"
+        found.say(key, chosen, said)
         return facts[chosen]
     graphs = _of(facts, "onnx")
     pair = [[one for one in graphs if _named(one, NAMES[m])] for m in ("text", "video")]

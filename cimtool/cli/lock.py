@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ MISSING = "missing"
 class StepRecord:
     """A step as it was done: the version of cimtool, keys with their values, digests by file.
 
-    `verdict` are the sentences that it led with, one a line; `failure` is the sentence of a check
+    Files are relative to the folder of the project. `verdict` are the sentences that the step led
+    with, and `warnings` those of its warnings, one a line; `failure` is the sentence of a check
     that failed, or "".
     """
 
@@ -34,25 +36,29 @@ class StepRecord:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     verdict: str = ""
+    warnings: str = ""
     failure: str = ""
 
-    def reason_to_redo(self, now: StepRecord) -> str:
-        """The first difference to a step as it would be done now; "" if there is none."""
+    def reason_to_redo(self, now: StepRecord, folder: Path) -> str:
+        """The first difference to a step as it would be done now; "" if there is none.
+
+        `folder` is that of the project.
+        """
         if self.version != now.version:
             return f"cimtool {self.version} did it"
         for mine, other in ((self.keys, now.keys), (self.inputs, now.inputs)):
             for name in dict.fromkeys((*other, *mine)):
                 if mine.get(name) != other.get(name):
                     return f"{name} changed"
-        for name, digest in digests(map(Path, self.outputs)).items():
+        for name, digest in digests((folder / one for one in self.outputs), folder).items():
             if digest != self.outputs[name]:
                 return f"{name} is missing" if digest == MISSING else f"{name} changed"
         return ""
 
 
-def digests(files: Iterable[Path]) -> dict[str, str]:
-    """The SHA-256 of files by path, of folders that of their files' names and digests."""
-    return {str(file): _digest(file) for file in files}
+def digests(files: Iterable[Path], folder: Path) -> dict[str, str]:
+    """The SHA-256 of files by their paths from a folder; of a folder, that of all its files."""
+    return {os.path.relpath(file, folder): _digest(file) for file in files}
 
 
 def _digest(file: Path) -> str:
@@ -60,7 +66,7 @@ def _digest(file: Path) -> str:
         return MISSING
     if not file.is_dir():
         return sha256(file)
-    inner = digests(sorted(one for one in file.rglob("*") if one.is_file()))
+    inner = digests(sorted(one for one in file.rglob("*") if one.is_file()), file)
     return hashlib.sha256(json_text(inner).encode()).hexdigest()
 
 

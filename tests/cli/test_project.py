@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from cimtool.cli import cli
 from cimtool.cli.commands import init
 from cimtool.cli.group import records_by_command
 from cimtool.cli.project import shared_options
 
-CHECKPOINT = Path(__file__).resolve().parents[1] / "golden/checkpoints/small-trunk.safetensors"
+ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINT = ROOT / "tests/golden/checkpoints/small-trunk.safetensors"
 WIDTH = 24
 POLYNOMIAL = {
     "degree": 2, "coeff": [-6.25, 0.3125, 0.125, -0.0625, 0.03125], "bias": 0.5,
@@ -80,7 +83,7 @@ def values_of(file: Path) -> dict[str, Any]:
 def test_init_guesses_each_file_and_says_why(here: Path, cimtool: Cimtool) -> None:
     ran = cimtool("init")
     assert ran.status == 0
-    assert "model.projectors = model.safetensors: the only checkpoint of a known layout" in ran.out
+    assert "model.projectors = model.safetensors: the only checkpoint here" in ran.out
     assert "next: cimtool run" in ran.out
     assert values_of(here / "cimtool.toml") == {
         "target": "isaac-rram-128",
@@ -218,6 +221,21 @@ def test_training_takes_no_build_without_hardware(write: Write, cimtool: Cimtool
     assert 'loss "no-such-loss" is not known' in ran.err
 
 
+def test_a_target_of_the_file_gives_way_to_those_of_a_grid(write: Write, cimtool: Cimtool) -> None:
+    write(PROJECT)
+    ran = cimtool("sweep", "--grid", "target=no-such-chip")
+    assert ran.status == 2
+    assert "no-such-chip" in ran.err
+    assert "target" not in ran.err.splitlines()[0].split(": ")[1].split(", ")
+
+
+def test_a_score_of_the_file_is_for_checkpoints_alone(write: Write, cimtool: Cimtool) -> None:
+    write(PROJECT)
+    assert cimtool("evaluate").err == "cimtool.toml: data.measured\n"
+    ran = cimtool("evaluate", "model.safetensors")
+    assert (ran.status, ran.err) == (0, "cimtool.toml: data.measured, score.poly\n")
+
+
 def test_a_wrong_value_is_named_by_its_key(write: Write, cimtool: Cimtool) -> None:
     write(PROJECT.replace('poly.json"', 'poly.json"\na = -1'))
     assert "score.a in cimtool.toml is -1.0" in cimtool("compile").err
@@ -296,6 +314,37 @@ def test_the_schema_has_every_key_of_the_file_and_no_other(
     assert "weight_bits" not in tables["compile"]["properties"], "it stands in [settings]"
 
 
+PAGE = (ROOT / "docs/project-file.md").read_text("utf-8")
+EXAMPLE = PAGE.partition("```toml\n")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize("text", [PROJECT, EXAMPLE])
+def test_a_good_file_keeps_to_the_schema(text: str) -> None:
+    assert refused(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tarjet = 'ideal'",
+        "gallery = 1",
+        "target = ''",
+        "[model]\nprojectors = ['a', 'b', 'c']",
+        "[settings]\nadc_bits = 99",
+        "[budgets]\nr1_loss = 'low'",
+        "[compile]\nstages = 'no'",
+        "[verify]\ncalibration_rows = 'maybe'",
+    ],
+)
+def test_a_mistake_is_refused_by_the_schema(text: str) -> None:
+    assert refused(text)
+
+
+def refused(text: str) -> list[str]:
+    schema = json.loads((ROOT / "docs/project.schema.json").read_text("utf-8"))
+    return [one.message for one in Draft202012Validator(schema).iter_errors(tomllib.loads(text))]
+
+
 # run
 
 
@@ -347,6 +396,18 @@ def test_a_run_makes_the_bundle_the_report_and_its_page(again: Path, cimtool: Ci
         "page     report/report.html",
     ]
     assert not ran.err
+    lines = [one for line in ran.out.splitlines() for one in textwrap.wrap(line, 80)]
+    assert len(lines) <= 15
+    assert "* warning: model.safetensors does not say its activation" in cimtool("run", "-v").out
+
+
+def test_a_run_from_another_folder_finds_the_same(
+    again: Path, monkeypatch: pytest.MonkeyPatch, cimtool: Cimtool
+) -> None:
+    monkeypatch.chdir(again.parent)
+    ran = cimtool("run", "--project", "again/cimtool.toml")
+    assert "nothing to do" in ran.out
+    assert ran.out.endswith("page     again/report/report.html\n")
 
 
 def test_a_changed_key_redoes_only_what_depends_on_it(again: Path, cimtool: Cimtool) -> None:

@@ -22,7 +22,7 @@ from cimtool.cli.lock import StepRecord, digests, read_lock, write_lock
 from cimtool.cli.output import Output
 from cimtool.cli.project import Project, shared_options
 from cimtool.hardware.target import load_target
-from cimtool.report.document import Document, Sentence, Verbatim, walk
+from cimtool.report.document import Document, Sentence, Verbatim, notes, walk
 
 STEPS = ("compile", "verify", "cost")
 """The commands that a run consists of, in their order."""
@@ -38,10 +38,13 @@ class KeptOutput(Output):
     """An output that keeps the result of a step in place of printing it."""
 
     kept: list[Document] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def result(self, found: Document) -> None:
-        """Keep the step's result."""
+        """Keep the step's result, and its warnings."""
         self.kept.append(found)
+        said = (*found.values().get("notes", ()), *self.of_data.sentences)
+        self.warnings.extend(dict.fromkeys(one for one in said if one.startswith("warning: ")))
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,17 @@ def _done(context: click.Context, project: Project, out: Output) -> Iterator[Don
         kept = KeptOutput(out.as_json)
         inner = _context(context, step, name, project, kept)
         now = _now(inner, project)
-        reason = records[name].reason_to_redo(now) if name in records else "for the first time"
+        before = records.get(name)
+        reason = "for the first time" if before is None else before.reason_to_redo(now, folder)
         started = time.monotonic()
         if reason:
             out.say(f"{name}: {reason}")
             failure = _run(step, inner)
-            records[name] = replace(_now(inner, project), failure=failure, **_made(kept.kept[-1]))
+            made = _made(kept.kept[-1], folder)
+            warnings = "\n".join(kept.warnings)
+            records[name] = replace(
+                _now(inner, project), failure=failure, warnings=warnings, **made
+            )
             write_lock(folder, records)
         yield DoneStep(name, records[name], reason, time.monotonic() - started)
 
@@ -165,7 +173,7 @@ def _now(inner: CommandContext, project: Project) -> StepRecord:
     if compiles:
         files += _beside(files, project)
     keys = {one.key: one.value for one in inner.of_project}
-    return StepRecord(__version__, keys, digests(files) | more, {})
+    return StepRecord(__version__, keys, digests(files, project.file.parent) | more, {})
 
 
 def _beside(files: list[Path], project: Project) -> Iterator[Path]:
@@ -179,7 +187,7 @@ def _beside(files: list[Path], project: Project) -> Iterator[Path]:
                 yield beside
 
 
-def _made(found: Document) -> dict[str, Any]:
+def _made(found: Document, project: Path) -> dict[str, Any]:
     """The digests of the files that a step wrote, and the sentences that it leads with."""
     values = found.values()
     written = [Path(file) for file in values.get("written", ())]
@@ -191,7 +199,7 @@ def _made(found: Document) -> dict[str, Any]:
         one.text for one in walk(found.blocks) if isinstance(one, Sentence)
         and one.level == "verdict"
     ]  # fmt: skip
-    return {"outputs": digests(written), "verdict": "\n".join(said)}
+    return {"outputs": digests(written, project), "verdict": "\n".join(said)}
 
 
 def _document(project: Project, done: list[DoneStep]) -> Document:
@@ -209,7 +217,8 @@ def _document(project: Project, done: list[DoneStep]) -> Document:
     if not any(one.reason for one in done):
         steps = [f"nothing to do: {', '.join(one.name for one in done)} are up to date"]
     pages = [name for name in leading.record.outputs if name.endswith(REPORT_FILES[-1])]
-    steps += [f"page     {page}" for page in pages]
+    steps += [f"page     {project.file.parent / page}" for page in pages]
+    warnings = dict.fromkeys(text for one in done for text in one.record.warnings.splitlines())
     if leading.name != "verify":
         steps.append(f"there is no report: {project.file} has no {MEASURED}")
     values = {
@@ -220,4 +229,8 @@ def _document(project: Project, done: list[DoneStep]) -> Document:
             for one in done
         },
     }
-    return Document(title, (*map(Sentence, said), *map(Verbatim, steps)), lambda: values)
+    return Document(
+        title,
+        (*map(Sentence, said), *notes(warnings, "detail"), *map(Verbatim, steps)),
+        lambda: values,
+    )
