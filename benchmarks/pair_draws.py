@@ -51,10 +51,12 @@ def main() -> None:
     reference = on_grid(exact(*items, a, b).logit)
     within: dict[str, list[bool]] = {}
     off: dict[str, list[float]] = {}
+    count = 0
     for seed in range(given.rounds):
         sampled = on_grid(monte_carlo(*items, a, b, seed=seed).logit)
         drawn = draw_pairs(reference, data.truth, seed)
         assert drawn is not None, "all pairs are measured; expected more of them"
+        count = len(drawn)
         some = np.where(drawn.stands_for > 0, sampled, reference)
         one = row_of(some, reference, data.truth, drawn)
         whole = row_of(sampled, reference, data.truth, None)
@@ -71,7 +73,7 @@ def main() -> None:
         }
         for name, found in within.items()
     ]
-    pairs = f"{len(drawn):,} of {reference.size:,} pairs"
+    pairs = f"{count:,} of {reference.size:,} pairs"
     report("pair_draws", rows, given.json, [f"{pairs}, those of the last seed"])
 
 
