@@ -13,7 +13,7 @@ from cimtool.base.progress import Say
 from cimtool.bundle.api import Compilation as Compilation
 from cimtool.bundle.api import Matcher as Matcher
 from cimtool.bundle.api import load as load
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import Bundle, BundleLike
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.embedding.embed import EmbeddedRows
@@ -261,7 +261,7 @@ def prepare(
     """
 
 def simulate(
-    bundle: File,
+    bundle: BundleLike,
     inputs: EmbeddingsLike,
     *,
     noise: NoiseOptions | None = None,
@@ -303,7 +303,7 @@ def simulate(
     """
 
 def verify(
-    bundle: File,
+    bundle: BundleLike,
     data: EmbeddingsLike,
     *,
     qrels: File | None = None,
@@ -359,7 +359,7 @@ def verify(
     """
 
 def compare(
-    bundles: Sequence[File],
+    bundles: Sequence[BundleLike],
     data: EmbeddingsLike,
     *,
     qrels: File | None = None,
@@ -425,7 +425,7 @@ def embed(
     """
 
 def cost(
-    bundle: Path | str,
+    bundle: BundleLike,
     *,
     qrels: File | None = None,
     gallery: int | None = None,
@@ -458,7 +458,7 @@ def cost(
     """
 
 def program(
-    bundle: File,
+    bundle: BundleLike,
     gallery: EmbeddingsLike,
     *,
     output: File | None = None,
@@ -498,7 +498,7 @@ def program(
     """
 
 def program_cam(
-    bundle: File,
+    bundle: BundleLike,
     gallery: EmbeddingsLike,
     cam: File,
     *,
@@ -523,7 +523,7 @@ def program_cam(
     """
 
 def change_gallery(
-    bundle: File,
+    bundle: BundleLike,
     *,
     output: File | None = None,
     shortlist: int | None = None,
@@ -552,7 +552,7 @@ def change_gallery(
     """
 
 def encode(
-    bundle: File,
+    bundle: BundleLike,
     gallery: File,
     *,
     output: File,
@@ -573,7 +573,7 @@ def encode(
     """
 
 def search(
-    bundle: File,
+    bundle: BundleLike,
     gallery: File,
     queries: EmbeddingsLike,
     *,

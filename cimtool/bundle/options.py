@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cimtool.base.options import EMBEDDINGS, FILE, OneName, Record, Word, option, optional
+from cimtool.bundle.bundle import BundleLike
 from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import SEEN_ROWS, SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -20,7 +21,7 @@ class BuildOptions(ModelArguments):
 class BundleData(Record):
     """A bundle, and the data that it is measured on."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
 
 

@@ -18,7 +18,7 @@ from cimtool.base.options import EMBEDDINGS, FILE, NPZ, option, optional, takes
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bounds import read_bounds, require_few, with_certain
-from cimtool.bundle.bundle import Bundle, Gallery
+from cimtool.bundle.bundle import Bundle, BundleLike, Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
     MEDIAN,
@@ -44,7 +44,7 @@ RECALL_AT = 10
 class SimulateOptions(DrawnOrMeasured):
     """The options of `simulate`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     inputs: EmbeddingsLike = option("Embeddings to score.", EMBEDDINGS, positional=True)
     output: File | None = optional("File of the scores.", NPZ, short="o")
     top: int | None = optional("Keep only the K best videos of each text.", "K")

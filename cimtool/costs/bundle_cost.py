@@ -10,7 +10,7 @@ from pathlib import Path
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import REPORT_FILES
 from cimtool.base.options import EMBEDDINGS, FILE, option, optional, takes
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import Bundle, BundleLike
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
 from cimtool.costs.accuracy import WayAccuracy
@@ -141,7 +141,7 @@ def bundle_cost(
 class CostOptions(JudgedData):
     """The options of `cost`."""
 
-    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
     samples: int = option(
         "Monte Carlo samples per side.", "K", at_least=1, default=References.samples

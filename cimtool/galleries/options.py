@@ -18,6 +18,7 @@ from cimtool.base.options import (
     option,
     optional,
 )
+from cimtool.bundle.bundle import BundleLike
 from cimtool.loading.embeddings import EmbeddingsLike, File
 
 Minimised = Literal["cells", "conversions", "energy"]
@@ -32,7 +33,7 @@ ITEMS_PER_SHARD = 1 << 18
 class ProgrammedOptions(Record):
     """A bundle whose gallery is written, and the new bundle."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")
     shortlist: int | None = optional("Items per query that a hybrid score scores exactly.", "L")
 
@@ -93,7 +94,7 @@ class ChangeOptions(ProgrammedOptions):
 class EncodeOptions(Record):
     """The options of `encode`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: File = option(
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
     )
@@ -104,7 +105,7 @@ class EncodeOptions(Record):
 class SearchOptions(Record):
     """The options of `search`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: File = option("Shards that `cimtool encode` wrote.", DIR, positional=True)
     queries: EmbeddingsLike = option(
         "Embeddings whose text rows are the queries (.npz, .npy or .pt).", FILES, positional=True

@@ -36,6 +36,15 @@ MODALITIES_KEY = "modalities"
 VARIANCE_NAMES = re.compile(r"var|sigma", re.IGNORECASE)
 """A part of a layer's name that shows a variance beside the mean."""
 
+EXPORT = (
+    "export both projectors, `torch.onnx.export({}, torch.zeros(2, {}), "
+    '"{}.onnx"{}, dynamo=False)` and {} likewise, '
+)
+COMPILE = (
+    "then `cimtool compile --projectors {}.onnx --projectors {}.onnx ...`; or in Python "
+    "`cimtool.compile(({}, {}), ...)`"
+)
+
 RUN_STEMS = ("model", "last")
 """Names of the checkpoints that every training run writes."""
 
@@ -315,12 +324,8 @@ def _other_ways(
     if pair is None or any(VARIANCE_NAMES.search(layer) for layer in pair[0].layers):
         outputs = ', output_names=["mu", "logvar"]'
     (text, video), (first, second) = modules, called
-    ways = (
-        f"export both projectors, `torch.onnx.export({text}, torch.zeros(2, {width or 'WIDTH'}), "
-        f'"{first}.onnx"{outputs}, dynamo=False)` and {video} likewise, then `cimtool compile '
-        f"--projectors {first}.onnx --projectors {second}.onnx ...`; or in Python "
-        f"`cimtool.compile(({text}, {video}), ...)`"
-    )
+    ways = EXPORT.format(text, width or "WIDTH", first, outputs, video)
+    ways += COMPILE.format(first, second, text, video)
     return ArgumentError("{}; {}; or {}", error.found, ways, error.by_map)
 
 

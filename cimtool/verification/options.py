@@ -15,6 +15,7 @@ from cimtool.base.options import (
     option,
     optional,
 )
+from cimtool.bundle.bundle import BundleLike
 from cimtool.bundle.dies import DrawnOrMeasured
 from cimtool.bundle.options import BundleData, JudgedData, SeenData
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -78,7 +79,7 @@ class VerifyOptions(BundleData, JudgedData, ReferenceOptions, WithDistractors, D
 class CompareOptions(JudgedData, ReferenceOptions, WithDistractors, SeenData):
     """The options of `compare`."""
 
-    bundles: Sequence[File] = option(
+    bundles: Sequence[BundleLike] = option(
         "The folders of the bundles.", Many(), positional=True, argument="BUNDLE BUNDLE..."
     )
     data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
