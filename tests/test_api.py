@@ -186,7 +186,7 @@ def test_features_that_cannot_be_scored(
     [
         (np.zeros((2, 24)), "ndarray"),
         (3, "int"),
-        ((np.zeros((2, 24)), np.zeros((2, 24))), r"tuple \(ndarray, ndarray\)"),
+        ((np.zeros(24), np.zeros(24)), r"tuple \(ndarray, ndarray\)"),
         ((), r"tuple \(\)"),
     ],
 )
