@@ -140,6 +140,16 @@ def keys() -> str:
     return text
 
 
+def target_list() -> str:
+    """Every shipped target in a line."""
+    shipped = [load_target(name) for name in target_names()]
+    rows = [
+        (_code(one.name), _cell(one.title), _code(one.class_), "yes" if one.simulated else "")
+        for one in shipped
+    ]
+    return _table(("target", "what it is", "class", "simulated"), rows)
+
+
 def targets() -> str:
     """Every shipped target and memory, as `cimtool targets show` prints it."""
     shown = {name: describe(load_target(name)) for name in target_names()}
@@ -285,6 +295,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "keys": keys,
+    "target-list": target_list,
     "targets": targets,
     "report": report,
     "api": api,

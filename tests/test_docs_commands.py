@@ -29,7 +29,12 @@ from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[be]*/*.md"), *ROOT.glob("examples/*/*.md")]
+PAGES = [
+    *DOCS.glob("*.md"),
+    *ROOT.glob("*.md"),
+    *ROOT.glob("[be]*/*.md"),
+    *ROOT.glob("examples/*/*.md"),
+]
 NOT_RUN = "*Not run by the tests of the pages: "
 PROGRAMS = ("cimtool", "make", "python", ".venv/bin/python", "pip", "cc", "benchmarks")
 RUN_BY = re.compile(r"<!-- [^>]*?\btests/([\w/]+\.py) -->\s*$")
