@@ -13,7 +13,7 @@ from cimtool.base.progress import Say
 from cimtool.bundle.api import Compilation as Compilation
 from cimtool.bundle.api import Matcher as Matcher
 from cimtool.bundle.api import load as load
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import Bundle, BundleLike
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.embedding.embed import EmbeddedRows
@@ -261,7 +261,7 @@ def prepare(
     """
 
 def simulate(
-    bundle: File,
+    bundle: BundleLike,
     inputs: EmbeddingsLike,
     *,
     noise: NoiseOptions | None = None,
@@ -303,13 +303,14 @@ def simulate(
     """
 
 def verify(
-    bundle: File,
+    bundle: BundleLike,
     data: EmbeddingsLike,
     *,
     qrels: File | None = None,
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    all_pairs: bool = False,
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
@@ -342,6 +343,8 @@ def verify(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `all_pairs`: Monte Carlo on all pairs; otherwise on a sample, beside the exact score.
+      [default: False]
     * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
       raw rows.
     * `distractors`: Further videos in the gallery, right for no text.
@@ -359,13 +362,14 @@ def verify(
     """
 
 def compare(
-    bundles: Sequence[File],
+    bundles: Sequence[BundleLike],
     data: EmbeddingsLike,
     *,
     qrels: File | None = None,
     reference: ReferenceKind = "exact",
     samples: int = 10,
     seed: int = 0,
+    all_pairs: bool = False,
     gallery: int | None = None,
     distractors: EmbeddingsLike | None = None,
     calibration_rows: SeenRows = "refuse",
@@ -382,6 +386,8 @@ def compare(
     * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
+    * `all_pairs`: Monte Carlo on all pairs; otherwise on a sample, beside the exact score.
+      [default: False]
     * `gallery`: Items of a larger gallery: R@1 is extrapolated to them, text to video, beside
       raw rows.
     * `distractors`: Further videos in the gallery, right for no text.
@@ -425,7 +431,7 @@ def embed(
     """
 
 def cost(
-    bundle: Path | str,
+    bundle: BundleLike,
     *,
     qrels: File | None = None,
     gallery: int | None = None,
@@ -458,7 +464,7 @@ def cost(
     """
 
 def program(
-    bundle: File,
+    bundle: BundleLike,
     gallery: EmbeddingsLike,
     *,
     output: File | None = None,
@@ -498,7 +504,7 @@ def program(
     """
 
 def program_cam(
-    bundle: File,
+    bundle: BundleLike,
     gallery: EmbeddingsLike,
     cam: File,
     *,
@@ -523,7 +529,7 @@ def program_cam(
     """
 
 def change_gallery(
-    bundle: File,
+    bundle: BundleLike,
     *,
     output: File | None = None,
     shortlist: int | None = None,
@@ -552,7 +558,7 @@ def change_gallery(
     """
 
 def encode(
-    bundle: File,
+    bundle: BundleLike,
     gallery: File,
     *,
     output: File,
@@ -573,7 +579,7 @@ def encode(
     """
 
 def search(
-    bundle: File,
+    bundle: BundleLike,
     gallery: File,
     queries: EmbeddingsLike,
     *,
@@ -1127,6 +1133,7 @@ def evaluate(
     dask: str | None = None,
     modalities: Sequence[str] | None = None,
     poly: File | None = None,
+    heads: Sequence[str] | None = None,
     samples: Sequence[int] = ...,
     leave_one_out: bool = False,
     trec: File | None = None,
@@ -1140,7 +1147,8 @@ def evaluate(
 
     A bundle is the path of its folder. `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) apply to projectors, except a ModelSource, which has its own options. `head` also
-    applies to the embeddings (cosine or euclidean). With `leave_one_out`, or if `data` are items of
+    applies to the embeddings (cosine or euclidean). With several `heads` projectors are scored by
+    each. With `leave_one_out`, or if `data` are items of
     one modality (`rows`), the other items with the same label are right. With a file `qrels`, items
     that it grades above 0 are right. Each of `samples` adds Monte Carlo with this many per side for
     projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
@@ -1166,6 +1174,7 @@ def evaluate(
     * `modalities`: Compare raw embeddings of each pair of these arrays, such as
       text,video,audio.
     * `poly`: The polynomial, if the checkpoint has none.
+    * `heads`: Score projectors by each of these heads, such as csd,probcosine,euclidean.
     * `samples`: Add trained projectors by Monte Carlo, with K samples per side.
     * `leave_one_out`: Count items with a query's label as right, except the query itself.
       [default: False]

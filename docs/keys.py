@@ -2,8 +2,9 @@
 
     python docs/keys.py
 
-writes the JSON Schemas of a target's file, of a settings file, of that of a content-addressable
-memory and of a hand-off's layout. The site takes its table of keys from here.
+writes the JSON Schemas of a target's
+file, of a settings file, of a project file, of that of a content-addressable memory and of a
+hand-off's layout.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
+from cimtool.cli import cli
+from cimtool.cli.group import records_by_command
+from cimtool.cli.project import DIALECT, project_schema
 from cimtool.handoff.layout import LayoutFile
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.keys import KEYS, Key, Keys
@@ -25,7 +30,6 @@ from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target
 
 DOCS = Path(__file__).parent
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class FileSchema(GenerateJsonSchema):
@@ -137,6 +141,7 @@ def texts() -> dict[Path, str]:
     schemas = {
         "target": target_schema(),
         "settings": settings_schema(),
+        "project": project_schema(dict(records_by_command(cli, click.Context(cli)))),
         "cam": file_schema(Cam, "cimtool content-addressable memory"),
         "handoff-layout": file_schema(LayoutFile, "layout.json of a cimtool hand-off"),
     }

@@ -45,7 +45,7 @@ from cimtool.training.teacher_file import Teacher
 from cimtool.verification.compare import BundleComparison
 from cimtool.verification.report import Report, report_schema
 
-SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
+SHARED = ("verbose", "as_json", "debug", "max_memory", "project", "help_all", "help")
 """Options of every command, which are told once."""
 
 RETURNED = (
@@ -78,7 +78,9 @@ def measured(name: str) -> str:
 def commands() -> str:
     """Every command: usage, help, and a table of its options."""
     context = click.Context(cli, info_name="cimtool")
-    shared = _table(("option", "what it does"), _options(Command("any"), context, SHARED))
+    shared = _table(
+        ("option", "what it does"), _options(Command("any", records={}), context, SHARED)
+    )
     parts = [f"Every command takes these beside its own:\n\n{shared}"]
     for path, command in _walk(cli, context):
         own = [one.name for one in command.params if one.name not in SHARED]

@@ -58,7 +58,7 @@ def test_every_target_quantity_key_and_setting_is_on_the_page() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [f"{kind}.schema.json" for kind in ("target", "settings", "cam", "handoff-layout")],
+    [f"{kind}.schema.json" for kind in ("target", "settings", "project", "cam", "handoff-layout")],
 )
 def test_what_is_written_from_the_declaration_is_todays(name: str) -> None:
     assert (DOCS / name).read_text() == WRITTEN["texts"]()[DOCS / name], "run: python docs/keys.py"

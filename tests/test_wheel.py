@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import cimtool
+from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,9 +29,10 @@ def python(*arguments: str | Path, cwd: Path, path: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the built wheel was installed into."""
+    """A folder that the wheel was installed into, which was built from the sdist."""
     dist, site = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("site")
-    python("-m", "build", "--wheel", "--no-isolation", "--outdir", dist, ROOT, cwd=dist)
+    python("-m", "build", "--no-isolation", "--outdir", dist, ROOT, cwd=dist)
+    assert len(list(dist.glob("cimtool-*.tar.gz"))) == 1
     (wheel,) = dist.glob("cimtool-*.whl")
     python("-m", "pip", "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=dist)
     return site
@@ -66,6 +69,33 @@ def test_the_wheel_has_the_command_and_the_licence(installed: Path, tmp_path: Pa
     assert list(installed.glob("cimtool-*.dist-info/licenses/LICENSE"))
     said = python("-m", "cimtool", "targets", "list", cwd=tmp_path, path=installed)
     assert "isaac-rram-128" in said
+
+
+def readme_walk() -> list[list[str]]:
+    """The commands of the README's section on a model of one's own."""
+    section = (ROOT / "README.md").read_text("utf-8").split("## Your own model\n")[1]
+    lines = [line.strip() for line in section.split("\n## ")[0].splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("cimtool ")]
+
+
+@pytest.mark.thorough("builds a wheel")
+def test_the_readmes_walk_runs_from_the_wheel(
+    installed: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """In an empty folder, with nothing of the checkout on the path."""
+    for name, source in (
+        ("model.pth", small_trunk.projectors),
+        ("poly.json", small_trunk.poly),
+        ("rows.npz", small_trunk.calibration),
+        ("held-out.npz", small_trunk.eval),
+        ("queries.npz", small_trunk.few),
+    ):
+        (tmp_path / name).symlink_to(source)
+    walk = readme_walk()
+    assert {"compile", "verify", "simulate", "cost"} <= {command[1] for command in walk}
+    for command, *arguments in walk:
+        python(installed / "bin" / command, *arguments, cwd=tmp_path, path=installed)
+    assert (tmp_path / "scores.npz").exists()
 
 
 USER = """

@@ -17,10 +17,13 @@ import numba
 import numpy as np
 from numba import config
 from numba.core.codegen import get_host_cpu_features
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest
+from cimtool.base.partial import held
 
 VARIABLE = "NUMBA_CPU_FEATURES"
 
@@ -147,13 +150,42 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
     numba reuses kept code while the function's file is unchanged. But kernels call functions of
     other files, so the digest of those files becomes part of the name under which code is kept.
+    Code is kept for each CPU, and processes that share it don't compile a kernel at once.
     """
     function.__qualname__ = f"{function.__qualname__}_{stamp(Path(function.__code__.co_filename))}"
     try:
         compiled = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
-        compiled = numba.njit(nogil=True, **options)(function)
+        return cast(Callable[..., Any], numba.njit(nogil=True, **options)(function))
+    if isinstance(compiled, Dispatcher):  # else numba is switched off
+        _compile_alone(compiled, function.__qualname__)
     return cast(Callable[..., Any], compiled)
+
+
+LONGEST_WAIT = 120.0
+"""Seconds that a process waits for another one that compiles the same kernel."""
+
+
+def _compile_alone(compiled: Any, name: str) -> None:
+    """Let one process at a time look up and compile a kernel; the others then find its code.
+
+    numba's index of kept code has no lock: two processes that add to it at once could leave one
+    signature with the code of the other.
+    """
+    compile_, place = compiled.compile, Path(compiled.stats.cache_path, f"{name}.lock")
+
+    def compile_alone(signature: Any) -> Any:
+        # numba's lock first: a thread with the file's lock would else wait for one without it.
+        with global_compiler_lock, held(place, LONGEST_WAIT):
+            return compile_(signature)
+
+    compiled.compile = compile_alone
+
+
+def kept_in(kernel: Any) -> Path | None:
+    """The folder that keeps the code of a kernel between runs; None if none does."""
+    place = kernel.stats.cache_path if isinstance(kernel, Dispatcher) else None
+    return None if place is None else Path(place)
 
 
 def jit_inlined(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter
 from numbers import Integral
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from cimtool.base.errors import Argument, ArgumentError, sentence_of
 from cimtool.base.named import Named, nearest, unknown
@@ -161,6 +161,23 @@ class Switched(OptionForm):
         return own if self.only is None else {name: own[name] for name in self.only}
 
 
+class Topic:
+    """Titles of options that few need, in the whole help of a command."""
+
+    MODEL = "The model and its score"
+    SETTINGS = "Hardware settings"
+    DIES = "Noise of devices"
+    MEASUREMENT = "The measurement"
+    BUILD_SERVERS = "Build servers"
+    FIT = "The fit"
+    DATA = "Data"
+    OPTIMISATION = "Optimisation"
+    FINE_TUNING = "Fine-tuning for a target"
+    SHORTLIST = "The shortlist"
+    WORKERS = "Workers"
+    WRITTEN = "What is written"
+
+
 @dataclass(frozen=True)
 class Option:
     """A field's option: its help, its names, and how Python and the command line take it.
@@ -169,7 +186,10 @@ class Option:
     its name, and a `spread` one takes all values that follow, each of that type. `name` is its name
     among all options of a command ("": the field's). On the command line it is called `flag` and
     `short` ("": `name`, none), it is missing without a `form`, an `argument` such as BUNDLE stands
-    without a name, and an integer must be `at_least` that.
+    without a name, and an integer must be `at_least` that. An option with a `topic` is one that few
+    need: a command's short help leaves it out, and the whole help has it under that title.
+    `place` is its key in a project file if commands share it, such as `model.projectors`; others
+    stand in the table of their command.
     """
 
     help: str
@@ -181,7 +201,9 @@ class Option:
     name: str = ""
     flag: str = ""
     short: str = ""
+    place: str = ""
     default: Any = ...
+    topic: str | None = None
 
     def said(self, called: Callable[[str], str] = str) -> str:
         """The help, with other options as they are `called`."""
@@ -213,10 +235,14 @@ class Record:
     """Base of the records: a subclass is a frozen dataclass whose fields are options.
 
     Raises CimError for a value that is not among its field's names, and for one that is no integer
-    if the field is of integers: `1e3`, `True`.
+    if the field is of integers: `1e3`, `True`. A record's `topic` is that of its fields, of
+    inherited ones too; a field of its own may have another.
     """
 
-    def __init_subclass__(cls, kw_only: bool = True) -> None:
+    topic: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, kw_only: bool = True, topic: str | None = None) -> None:
+        cls.topic = topic
         dataclass(frozen=True, kw_only=kw_only, eq=False)(cls)
 
     def __post_init__(self) -> None:
@@ -270,11 +296,19 @@ def _switched(switch: Option, form: Switched, values: Mapping[str, Any]) -> Reco
 def options_of(record: type[Record]) -> dict[str, Option]:
     """The options of a record by field: positional ones first, inherited ones before new ones."""
     known = {one.name: one for one in fields(record)}  # type: ignore[arg-type]  # subclasses are
-    found = {
-        name: _option(name, str(known[name].type), *known[name].metadata[OPTION])
-        for name in dict.fromkeys(_field_names(record))
-    }
+    found = {}
+    for name in dict.fromkeys(_field_names(record)):
+        one = _option(name, str(known[name].type), *known[name].metadata[OPTION])
+        found[name] = replace(one, topic=_topic(record, name, one.topic))
     return dict(sorted(found.items(), key=lambda item: not item[1].positional))
+
+
+def _topic(record: type[Record], field: str, own: str | None) -> str:
+    """The topic of a field: of the record that inherits it, its own, or of the record it is in."""
+    records = [one for one in record.__mro__ if issubclass(one, Record)]
+    place = next(one for one in records if field in inspect.get_annotations(one))
+    heirs = [one.topic for one in records if issubclass(one, place) and one is not place]
+    return next((one for one in (*heirs, own, place.topic) if one is not None), "")
 
 
 def _option(
@@ -292,7 +326,8 @@ def _field_names(record: type) -> Iterator[str]:
     for base in record.__bases__:
         if issubclass(base, Record):
             yield from _field_names(base)
-    yield from inspect.get_annotations(record)
+    if record is not Record:
+        yield from inspect.get_annotations(record)
 
 
 def takes(*records: type[Record]) -> Callable[[Callable[..., T]], Callable[..., T]]:

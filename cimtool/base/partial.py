@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,34 @@ def is_at(handle: int, place: Path) -> bool:
         return os.path.samestat(os.fstat(handle), place.stat())
     except FileNotFoundError:
         return False
+
+
+PAUSE = 0.02
+"""Seconds between two attempts to take a lock."""
+
+
+@contextmanager
+def held(place: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is missing, while other processes wait for it.
+
+    Goes on without the lock if another process holds it for `seconds`, if the file cannot be made,
+    and if the file system has no locks.
+    """
+    handle = None
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    if handle is None:
+        yield
+        return
+    try:
+        until = time.monotonic() + seconds
+        with suppress(OSError):
+            while not lock(handle) and time.monotonic() < until:
+                time.sleep(PAUSE)
+        yield
+    finally:
+        os.close(handle)
 
 
 PARTIAL = ".partial-"

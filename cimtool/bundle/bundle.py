@@ -7,6 +7,7 @@ A file whose bytes changed is refused.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -132,6 +133,10 @@ class Gallery:
         return asdict(replace(self, cam=None)) | {"cam": cam}
 
 
+BundleLike = Path | str | os.PathLike[str]
+"""A bundle as the path of its folder, or as a Bundle or a Matcher."""
+
+
 @dataclass(frozen=True, repr=False)
 class Bundle(Result, shown_by="cimtool.bundle.render"):
     """A bundle on disk; every file was compared with the checksum in the manifest."""
@@ -143,6 +148,10 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
     settings: Settings
     gallery: Gallery | None
     """The gallery in the bundle's arrays; None if there is none."""
+
+    def __fspath__(self) -> str:
+        """The folder, so that a function takes a bundle where it takes a bundle's path."""
+        return str(self.folder)
 
     @property
     def name(self) -> str:

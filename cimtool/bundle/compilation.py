@@ -14,7 +14,7 @@ from cimtool.base.data_notes import note_data
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.modality_names import Modalities, clean_names
-from cimtool.base.options import DIR, FILE, OnOrOff, Word, option, optional, takes
+from cimtool.base.options import DIR, FILE, OnOrOff, Topic, Word, option, optional, takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bit_choice import (
     DEFAULT_ROWS,
@@ -192,7 +192,9 @@ class PrepareOptions(BuildOptions, SettingOptions):
     """The options of `prepare`."""
 
     check: File | Mapping[str, Array] | None = optional(
-        "Rows, with the mu and logvar that the model should give for them (.npz).", FILE
+        "Rows, with the mu and logvar that the model should give for them (.npz).",
+        FILE,
+        topic=Topic.MODEL,
     )
     drift: str | None = optional(
         f"Choose bits: {LEAST} (the least error at the cost of the settings; the default where "
@@ -211,11 +213,12 @@ def bundle_name(model: str, target: str | Target) -> str:
 class CompileOptions(PrepareOptions):
     """The options of `compile`."""
 
-    output: File | None = optional("Folder of the bundle.", DIR, short="o")
+    output: File | None = optional("Folder of the bundle.", DIR, short="o", place="bundle")
     stages: bool = option(
         "Keep the files that only verify, compare and evaluate read: more than half of the bundle.",
         OnOrOff(),
         default=True,
+        topic=Topic.WRITTEN,
     )
 
 

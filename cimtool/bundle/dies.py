@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from cimtool.base.errors import ArgumentError
-from cimtool.base.options import DIR, OneName, Record, Switched, Word, option, optional
+from cimtool.base.errors import ArgumentError, CimWarning
+from cimtool.base.options import DIR, OneName, Record, Switched, Topic, Word, option, optional
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
@@ -24,18 +26,26 @@ WORST: float = 5.0
 class NoiseOptions(Record, kw_only=False):
     """Number and seed of the dies that are drawn, the time of reading, and drift compensation."""
 
-    trials: int = option("Number of dies (10).", "N", default=10)
-    seed: int = option("Seed of the dies.", at_least=0, default=0)
-    time: str | None = optional("Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME")
+    trials: int = option("Number of dies (10).", "N", default=10, topic=Topic.DIES)
+    seed: int = option("Seed of the dies.", at_least=0, default=0, topic=Topic.DIES)
+    time: str | None = optional(
+        "Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME", topic=Topic.DIES
+    )
     compensation: Compensation = option(
         "Factors against drift: none, one per layer (global), or one per column.",
         OneName(names=get_args(Compensation)),
         default="none",
+        topic=Topic.DIES,
     )
     model: Path | str | None = optional(
-        "A noise model to use instead of the target's own.", Word("NAME|TOML"), name="noise_model"
+        "A noise model to use instead of the target's own.",
+        Word("NAME|TOML"),
+        name="noise_model",
+        topic=Topic.DIES,
     )
-    corner: str | None = optional("A corner of the noise model: ss, ff, nominal.", "NAME")
+    corner: str | None = optional(
+        "A corner of the noise model: ss, ff, nominal.", "NAME", topic=Topic.DIES
+    )
 
 
 class DrawnDies(Record):
@@ -49,7 +59,9 @@ class DrawnDies(Record):
 class DrawnOrMeasured(DrawnDies):
     """Dies that are drawn, or a measured one."""
 
-    chip: Path | str | None = optional("A measured chip to use instead of drawn dies.", DIR)
+    chip: Path | str | None = optional(
+        "A measured chip to use instead of drawn dies.", DIR, topic=Topic.DIES
+    )
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
@@ -72,8 +84,29 @@ def check_trials(trials: int, seed: int) -> None:
         raise ArgumentError("{seed} is {}; expected a number of at least 0", seed)
 
 
+CONDUCTANCES = ("programming", "drift", "flicker")
+"""Mechanisms of cells that are programmed to a conductance."""
+
+
 def noise_of(target: Target, model: Path | str | None) -> Noise:
-    """The noise model of a name or a file, else the target's; CimError if there is none."""
+    """The noise model of a name or a file, else the target's; CimError if there is none.
+
+    Warns of errors of programmed conductances on a target of SRAM cells.
+    """
+    noise = _noise_of(target, model)
+    own = [one.name for one in noise.mechanisms if one.name in CONDUCTANCES]
+    if own and re.search(r"\bSRAM$", target.technology):
+        warnings.warn(
+            f'target "{target.name}" has cells of {target.technology}, which have no conductance '
+            f"to program, but its noise has errors of one ({', '.join(own)}); expected a noise "
+            "model of these cells",
+            CimWarning,
+            stacklevel=2,
+        )
+    return noise
+
+
+def _noise_of(target: Target, model: Path | str | None) -> Noise:
     if model is not None:
         return load_noise(model)
     if target.noise is None:

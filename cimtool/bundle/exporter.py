@@ -90,7 +90,9 @@ class Exporter(Named):
 class ExportOptions(DrawnDies):
     """The options of `export`."""
 
-    bundle: Path = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: Path = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
     output: Path = option("Folder of the files.", DIR, short="o")
     layers: str | None = optional("Only these layers (default: all).", "PATTERN")

@@ -211,14 +211,17 @@ def _json(path: Path) -> Facts:
 
 
 def _toml(path: Path) -> Facts:
-    """A target has a name or base, a layer map only tables of modalities; others are settings."""
+    """A target has a name or base, a layer map only tables of modalities, a project a bundle.
+
+    All others are settings.
+    """
     values = read_toml(path)
     if "name" in values or "base" in values:
         return {"kind": "target", **load_target(path.absolute()).to_json()}
     if values and set(values) <= {*TEXT, *VIDEO}:
         require_known_keys(read_layer_map(path))
         return {"kind": "layer map", **values}
-    return {"kind": "settings", **values}
+    return {"kind": "project" if "bundle" in values else "settings", **values}
 
 
 def _bundle(folder: Path) -> Facts:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, kind_of
 from cimtool.base.modality_names import item_names
+from cimtool.base.named import nearest
 from cimtool.bundle.arrays_file import check_range, features_sha256
-from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.bundle.bundle import Bundle, BundleLike, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import (
@@ -24,6 +27,8 @@ from cimtool.loading.embeddings import (
     read_rows,
     require_tokens,
 )
+from cimtool.loading.in_memory import array_of
+from cimtool.loading.item_arrays import ArrayNames
 from cimtool.report.document import Document
 from cimtool.report.result import Result
 from cimtool.simulation.device import Device
@@ -50,18 +55,43 @@ class Matcher(Result):
         """The compiled program; its constants are packed when there is much to compute."""
         return Simulator(self.bundle.program, device=self.device, little=True)
 
-    def encode_text(self, x: Array) -> dict[str, Array]:
+    def __fspath__(self) -> str:
+        """The bundle's folder, so that a function takes the matcher where it takes a bundle."""
+        return str(self.bundle.folder)
+
+    def __getattr__(self, name: str) -> Callable[[ArrayLike], dict[str, Array]]:
+        """The encoder of a modality by the user's name: `encode_image`, `encode_audio`."""
+        encoders = self._encoders()
+        if name in encoders:
+            return partial(self._encode, encoders[name])
+        raise AttributeError(f"a Matcher has no {name}{nearest(name, encoders)}")
+
+    def __dir__(self) -> list[str]:
+        """All names, with those of encoders by the user's names."""
+        return sorted({*super().__dir__(), *self._encoders()})
+
+    def _encoders(self) -> dict[str, str]:
+        """The modality of each encoder: by the usual names, the model's and those of its data."""
+        bundle: Bundle | None = vars(self).get("bundle")
+        if bundle is None:  # a copy that is not filled yet
+            return {}
+        card = bundle.model
+        names = ArrayNames.of(card.modalities).rows
+        pairs = zip(MODALITIES, card.modalities or card.called, card.called, strict=True)
+        return {f"encode_{one}": m for m, *called in pairs for one in (*names[m], *called)}
+
+    def encode_text(self, x: ArrayLike) -> dict[str, Array]:
         """The integer features that the head stores, of text embeddings [n, width]."""
         return self._encode("text", x)
 
-    def encode_video(self, x: Array) -> dict[str, Array]:
+    def encode_video(self, x: ArrayLike) -> dict[str, Array]:
         """The integer features that the head stores, of video embeddings [m, width]."""
         return self._encode("video", x)
 
-    def _encode(self, modality: str, x: Array) -> dict[str, Array]:
+    def _encode(self, modality: str, x: ArrayLike) -> dict[str, Array]:
         card = self.bundle.model
         width = card.text_width if modality == "text" else card.video_width
-        rows, tokens = np.asarray(x), None
+        rows, tokens = np.asarray(array_of(x)), None
         if rows.ndim == 3 and card.head.takes_tokens:
             tokens = rows.shape[1]
             rows = rows.reshape(len(rows), -1)
@@ -103,7 +133,7 @@ class Matcher(Result):
         return self.simulator.score(text, video, np.float32)
 
 
-def load(bundle: Path | str, device: str | None = None) -> Matcher:
+def load(bundle: BundleLike, device: str | None = None) -> Matcher:
     """Open a bundle, check it against its manifest, and make it ready to run.
 
     With a `device` (`cpu`, `cuda`, `cuda:1`), torch computes there. Raises CimError if the bundle
@@ -114,15 +144,17 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
     return Matcher(open_bundle(bundle), device)
 
 
-def open_bundle(folder: Path | str) -> Bundle:
+def open_bundle(folder: BundleLike) -> Bundle:
     """Open a bundle after checking every file; CimError if the path is not a bundle's."""
     return read_bundle(bundle_folder(folder))
 
 
-def bundle_folder(folder: Path | str) -> Path:
-    """The path of a bundle's folder; CimError if it is not a path."""
-    if not isinstance(folder, Path | str):
-        raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
+def bundle_folder(folder: BundleLike) -> Path:
+    """The path of a bundle's folder; CimError if it is neither a path nor a bundle."""
+    if not isinstance(folder, Path | str | os.PathLike):
+        raise CimError(
+            f"a bundle is given as {kind_of(folder)}; expected the path of its folder, or a bundle"
+        )
     return Path(folder)
 
 

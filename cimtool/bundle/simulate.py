@@ -14,11 +14,11 @@ from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
 from cimtool.base.modality_names import Modalities, item_names
-from cimtool.base.options import EMBEDDINGS, FILE, NPZ, option, optional, takes
+from cimtool.base.options import EMBEDDINGS, FILE, NPZ, Topic, option, optional, takes
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bounds import read_bounds, require_few, with_certain
-from cimtool.bundle.bundle import Bundle, Gallery
+from cimtool.bundle.bundle import Bundle, BundleLike, Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
     MEDIAN,
@@ -44,14 +44,20 @@ RECALL_AT = 10
 class SimulateOptions(DrawnOrMeasured):
     """The options of `simulate`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     inputs: EmbeddingsLike = option("Embeddings to score.", EMBEDDINGS, positional=True)
     output: File | None = optional("File of the scores.", NPZ, short="o")
     top: int | None = optional("Keep only the K best videos of each text.", "K")
     bounds: File | None = optional(
-        "The report.json of `cimtool verify` with a bound: adds its bound, and certain ranks.", FILE
+        "The report.json of `cimtool verify` with a bound: adds its bound, and certain ranks.",
+        FILE,
+        topic=Topic.MEASUREMENT,
     )
-    device: str | None = optional("Compute with torch on cpu, cuda or cuda:N.", "NAME")
+    device: str | None = optional(
+        "Compute with torch on cpu, cuda or cuda:N.", "NAME", topic=Topic.WORKERS
+    )
 
 
 @keeping_inputs

@@ -19,9 +19,21 @@ from cimtool.cli.group import LazyGroup, Refusal, command_files
 from cimtool.cli.output import shown
 
 WALK = (
-    *("demo", "compile", "program", "simulate", "encode", "search", "verify", "compare", "sweep"),
+    *(
+        "demo",
+        "init",
+        "run",
+        "compile",
+        "program",
+        "simulate",
+        "encode",
+        "search",
+        "verify",
+        "compare",
+        "sweep",
+    ),
     *("tune", "cost", "export", "embed", "teacher", "fit", "train", "evaluate", "inspect"),
-    *("targets", "noise"),
+    *("targets", "noise", "doctor"),
 )
 """The order of the commands in the help; other commands follow by name."""
 

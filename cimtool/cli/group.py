@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,9 +17,13 @@ from cimtool.base.data_notes import DataNotes, data_noted
 from cimtool.base.errors import CimError, CimWarning, taking_warnings
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
+from cimtool.base.options import Option
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from cimtool.cli.project import ProjectValue
 
 T = TypeVar("T")
 
@@ -112,29 +116,71 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
+WHOLE_HELP = "cimtool.whole_help"
+"""The key of a context in which the help shows the options of all topics."""
+
+EVERY_COMMAND = "Every command"
+"""The topic of options that every command has."""
+
 LIMITS = "{limits}"
 """The placeholder for the names of metrics in a command's help."""
+
+
+PROJECT = "cimtool.toml"
+"""The project file that commands look for in the current folder."""
+
+LeftOut = Callable[[Mapping[str, Any]], Collection[str]]
+"""The options that a project file does not give, by the texts of all options that are given."""
+
+
+class CommandContext(click.Context):
+    """The context of a command, with the values that a project file gives."""
+
+    of_project: tuple[ProjectValue, ...] = ()
+
+    @property
+    def used(self) -> list[ProjectValue]:
+        """The values of the project file that no option on the command line overrides."""
+        known = click.core.ParameterSource.DEFAULT_MAP
+        return [
+            one for one in self.of_project if self.get_parameter_source(one.option.name) is known
+        ]
 
 
 class Command(click.Command):
     """A command with `--verbose`, `--json`, `--debug`, `--max-memory`; its help shows all defaults.
 
-    Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
-    refused. `groups` are titles in its help, each with the names of its options; `{limits}` in the
-    help stands for the metrics that can have a limit. The function imports libraries of extras
+    Its function gets an `Output` by `click.pass_obj`: that of the context if it has one. An output
+    that is also one of its inputs is refused. `topics` are those of options, by name: `--help`
+    counts these options alone, and `--help-all` shows them. `{limits}` in the help stands for the
+    metrics that can have a limit. `records` are options by name that a project file may give; of
+    these, it does not give those that `left_out` names. The function imports libraries of extras
     late, so that the help works without them.
     """
 
+    context_class = CommandContext
+
     def __init__(
-        self, *args: Any, groups: Mapping[str, Collection[str]] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        topics: Mapping[str, str] | None = None,
+        records: Mapping[str, Option] | None = None,
+        left_out: LeftOut | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.groups = groups or {}
+        shared = dict.fromkeys(("debug", "max_memory", "project"), EVERY_COMMAND)
+        self.topics = dict(topics or {}) | shared
+        self.records = records
+        self.left_out = left_out
         if LIMITS in (self.help or ""):
             from cimtool.verification.options import limits_text
 
             self.help = str(self.help).replace(LIMITS, limits_text())
         self.context_settings["show_default"] = True
+        if records is not None:
+            said = f"Values of options that are left out [default: {PROJECT}, if it is here]."
+            self.params.append(click.Option(["--project"], type=FilePath("TOML"), help=said))
         self.params += [
             click.Option(["-v", "--verbose"], is_flag=True, help="Print all details."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
@@ -145,26 +191,75 @@ class Command(click.Command):
                 help="Memory limit for reading one file, such as 4G [default: 8 times its size "
                 "plus 256 MB].",
             ),
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options and exit.",
+            ),
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in the order of their `groups`; other options come last."""
-        left = [one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None]
-        for title, names in self.groups.items():
-            own = [one for one in left if one.name in names]
-            left = [one for one in left if one not in own]
-            _write_options(ctx, formatter, title, own)
-        _write_options(ctx, formatter, "Other options" if self.groups else "Options", left)
+        """Write the options that most need, and the others by topic or as a count of each topic."""
+        by_topic: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx)
+            if record is not None:
+                topic = "" if one.required else self.topics.get(str(one.name), "")
+                by_topic.setdefault(topic, []).append(record)
+        usual = by_topic.pop("")
+        with formatter.section("Options"):
+            formatter.write_dl(usual)
+        if ctx.meta.get(WHOLE_HELP):
+            for topic, records in by_topic.items():
+                with formatter.section(topic):
+                    formatter.write_dl(records)
+        else:
+            counts = ", ".join(f"{topic} ({len(records)})" for topic, records in by_topic.items())
+            formatter.write_paragraph()
+            formatter.write_text(f"--help-all shows these too: {counts}.")
+        if isinstance(ctx, CommandContext) and ctx.of_project:
+            with formatter.section("From the project file"):
+                formatter.write_dl([(one.key, one.shown) for one in ctx.of_project])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; UsageError if an option is given twice and one value would be lost."""
-        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        """Parse; UsageError if an option is given twice and one value would be lost.
+
+        Options that are left out have the values of the project file, if there is one. Raises
+        CimError for a mistake in it.
+        """
+        texts, _, given = self.make_parser(ctx).parse_args(list(args))
         counts = Counter(one for one in given if isinstance(one, click.Option))
         for one, count in counts.items():
             if count > 1 and not (one.multiple or one.is_flag or one.count):
                 name = long_name(one)
                 raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
-        return super().parse_args(ctx, args)
+        file = Path(texts.get("project") or PROJECT)
+        if self.records is None or not isinstance(ctx, CommandContext):
+            return super().parse_args(ctx, args)
+        if not texts.get("project") and not file.is_file():
+            return super().parse_args(ctx, args)
+        from cimtool.cli.project import Project, require_files  # not for the help without a file
+
+        project = Project.read(file, command_files())
+        words = ctx.command_path.split()[1:]
+        typed = {
+            str(one.name): texts[str(one.name)]
+            for one in given
+            if isinstance(one, click.Option) or _is_given(texts[str(one.name)])
+        }
+        values = tuple(
+            one for one in project.given(words, self.records) if one.option.name not in typed
+        )
+        every = {one.option.name: one.text for one in values} | typed
+        left_out = self.left_out(every) if self.left_out else ()
+        ctx.of_project = tuple(one for one in values if one.option.name not in left_out)
+        ctx.default_map = {one.option.name: one.text for one in ctx.of_project}
+        rest = super().parse_args(ctx, args)
+        require_files(project, ctx.used)
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command's function, and with `--debug` print the traceback of an error.
@@ -174,6 +269,9 @@ class Command(click.Command):
         """
         debug = ctx.params.pop("debug")
         limit = ctx.params.pop("max_memory")
+        file = ctx.params.pop("project", None) or PROJECT
+        used = ctx.used if isinstance(ctx, CommandContext) else []
+        keys = {one.option.name: f"{one.key} in {file}" for one in used}
         try:
             with (
                 inputs_kept(ctx.params),
@@ -182,13 +280,19 @@ class Command(click.Command):
                 _warnings_in(notes, debug),
                 needing(ctx.command_path),
             ):
-                ctx.obj = Output(ctx.params.pop("as_json"), notes, ctx.params.pop("verbose"))
+                as_json, verbose = ctx.params.pop("as_json"), ctx.params.pop("verbose")
+                if ctx.obj is None:
+                    ctx.obj = Output(as_json, notes, verbose)
+                    if used and not as_json:
+                        names = ", ".join(dict.fromkeys(one.key for one in used))
+                        click.secho(f"{file}: {names}", err=True, dim=True)
                 return super().invoke(ctx)
         except Exception as error:
             if debug:
                 traceback.print_exc()
             if isinstance(error, CimError):
-                raise Refusal(error, self.option) from error
+                called = lambda name: keys.get(name) or self.option(name)  # noqa: E731
+                raise Refusal(error, called) from error
             raise
 
     def option(self, argument: str) -> str:
@@ -201,14 +305,30 @@ class Command(click.Command):
         return named[0] if named else f"--{argument.replace('_', '-')}"
 
 
-def _write_options(
-    ctx: click.Context, formatter: click.HelpFormatter, title: str, of: Sequence[click.Parameter]
-) -> None:
-    """Write one section of the help."""
-    records = [record for one in of if (record := one.get_help_record(ctx)) is not None]
-    if records:
-        with formatter.section(title):
-            formatter.write_dl(records)
+def _show_all(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    """Print the help with the options of all topics, and end the command."""
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[WHOLE_HELP] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def records_by_command(
+    group: click.Group, context: click.Context
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Option]]]:
+    """The options of every command below a group that a project file may give, by its words."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            for words, options in records_by_command(command, context):
+                yield (name, *words), options
+        elif isinstance(command, Command) and command.records:
+            yield (name,), command.records
+
+
+def _is_given(text: object) -> bool:
+    """True if an argument without a name has a text on the command line."""
+    return isinstance(text, str | tuple | list) and bool(text)
 
 
 def long_name(one: click.Parameter) -> str:

@@ -37,7 +37,7 @@ from cimtool.base.options import (
     options_of,
 )
 from cimtool.base.toml_files import parse_line
-from cimtool.cli.group import Command, FilePath, NameOf, OneOf, Parsed, long_name
+from cimtool.cli.group import Command, FilePath, LeftOut, NameOf, OneOf, Parsed, long_name
 
 FORMS = "(.npz or .pt; or twice, .npy or .pt: text, then video)."
 
@@ -46,11 +46,13 @@ def record_command(
     *records: type[Record],
     defaults: Mapping[str, Any] | None = None,
     at_once: Mapping[str, Callable[[Any], None]] | None = None,
+    left_out: LeftOut | None = None,
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a command from a function of an `Output` and of these records.
 
     `defaults` apply only on the command line, by the names of options; `...` makes an option
     required. The calls in `at_once` get an option's value before any other is looked at.
+    `left_out` is as in `Command`.
     """
 
     def make(function: Callable[..., None]) -> Command:
@@ -58,7 +60,9 @@ def record_command(
             function(out, *(record.of(values) for record in records))
 
         called.__doc__ = function.__doc__
-        return values_command(*records, defaults=defaults, at_once=at_once)(called)
+        return values_command(*records, defaults=defaults, at_once=at_once, left_out=left_out)(
+            called
+        )
 
     return make
 
@@ -66,12 +70,12 @@ def record_command(
 def values_command(
     *records: type[Record],
     defaults: Mapping[str, Any] | None = None,
-    groups: Mapping[str, Collection[str]] | None = None,
     at_once: Mapping[str, Callable[[Any], None]] | None = None,
+    left_out: LeftOut | None = None,
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a command from a function of an `Output` and of values by the names of options.
 
-    `Record.of` takes these values. The rest is as in `record_command`; `groups` as in `Command`.
+    `Record.of` takes these values. The rest is as in `record_command`.
     """
     options = _flat(records, defaults or {})
 
@@ -90,7 +94,10 @@ def values_command(
             _parameter(one, one.said(lambda name: flags.get(name, name)))
             for one in options.values()
         ]
-        return click.command("command", cls=Command, params=params, groups=groups)(called)
+        topics = {name: one.topic for name, one in options.items() if one.topic}
+        return click.command(
+            "command", cls=Command, params=params, topics=topics, records=options, left_out=left_out
+        )(called)
 
     return make
 

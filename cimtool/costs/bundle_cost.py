@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import REPORT_FILES
-from cimtool.base.options import EMBEDDINGS, FILE, option, optional, takes
-from cimtool.bundle.bundle import Bundle
+from cimtool.base.options import EMBEDDINGS, FILE, Topic, option, optional, takes
+from cimtool.bundle.bundle import Bundle, BundleLike
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.options import JudgedData
 from cimtool.costs.accuracy import WayAccuracy
@@ -141,20 +141,42 @@ def bundle_cost(
 class CostOptions(JudgedData):
     """The options of `cost`."""
 
-    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
-    samples: int = option(
-        "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
+    bundle: BundleLike = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
     )
-    batch: int = option("Items that go through the chip together.", "B", at_least=1, default=1)
-    operating_point: str | None = optional("Operating point [default: the first].", "NAME")
+    gallery: int | None = optional(
+        "Items that a query is scored against.", "M", at_least=1, place="gallery"
+    )
+    samples: int = option(
+        "Monte Carlo samples per side.",
+        "K",
+        at_least=1,
+        default=References.samples,
+        topic=Topic.MEASUREMENT,
+    )
+    batch: int = option(
+        "Items that go through the chip together.",
+        "B",
+        at_least=1,
+        default=1,
+        topic=Topic.MEASUREMENT,
+    )
+    operating_point: str | None = optional(
+        "Operating point [default: the first].", "NAME", topic=Topic.MEASUREMENT
+    )
     digital: Path | str | None = optional(
-        "TOML file of the digital unit: its process, width, clock and prices.", FILE
+        "TOML file of the digital unit: its process, width, clock and prices.",
+        FILE,
+        topic=Topic.MEASUREMENT,
     )
     data: EmbeddingsLike | None = optional(
-        "Embeddings to measure R@1 on [default: the bundle's report.json, if any].", EMBEDDINGS
+        "Embeddings to measure R@1 on [default: the bundle's report.json, if any].",
+        EMBEDDINGS,
+        place="data.measured",
     )
-    measure: bool = option("Time raw rows in int8 on one core of this machine.", default=False)
+    measure: bool = option(
+        "Time raw rows in int8 on one core of this machine.", default=False, topic=Topic.MEASUREMENT
+    )
 
 
 @takes(CostOptions)

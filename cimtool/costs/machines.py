@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from cimtool.base.machine import cpu_name
 from cimtool.base.toml_files import SourceText, TomlTable, read_toml, validated
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.prices import reference
@@ -28,8 +29,6 @@ RUNS = 9
 
 MOST_BYTES = 1 << 27
 """Bytes of rows that are measured at most: more than the caches of a core hold."""
-
-CPU_INFO = Path("/proc/cpuinfo")
 
 ENERGY_COUNTER = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 """The energy in uJ that the CPU's package has taken, where Linux lets one read it (RAPL)."""
@@ -140,16 +139,6 @@ def _energy_uj() -> int | None:
         return int(ENERGY_COUNTER.read_text())
     except (OSError, ValueError):
         return None
-
-
-def cpu_name() -> str:
-    """The CPU's name as Linux has it, else "this CPU"."""
-    try:
-        lines = CPU_INFO.read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names and names[0] else "this CPU"
 
 
 @dataclass(frozen=True)

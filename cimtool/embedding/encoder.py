@@ -10,6 +10,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -29,12 +30,18 @@ from cimtool.embedding.tokens import (
     TextTokens,
     Tokens,
 )
-from cimtool.embedding.towers import Tower, open_tower
+from cimtool.embedding.towers import SAFETENSORS, Tower, open_tower
+from cimtool.loading.checkpoint import read_checkpoint, single
+from cimtool.loading.dense_config import CONFIG as MODULE_CONFIG
+from cimtool.loading.dense_config import DENSE_KEYS, is_dense
 
 TokenPooling = Literal["mean", "cls"]
 
 MODULES = "modules.json"
 """The file of sentence-transformers that lists what follows its network."""
+
+ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
+"""The modules that are run here, in the order in which they may stand."""
 
 HUB_NAME = re.compile(r"(hf://)?((?:[\w.-]+/)?([\w.-]+))(@[\w.-]+)?", re.ASCII)
 """A name on a hub, as other tools take it: `hf://owner/model`, or `owner/model`."""
@@ -59,6 +66,61 @@ def encoder_folder(given: str, argument: Argument) -> Path:
             argument, given, FETCH.format(name[2], name[3]),
         )  # fmt: skip
     raise ArgumentError("{} {} is no folder; expected the folder of an encoder", argument, given)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseModule:
+    """A Dense module of sentence-transformers: `activation(weight x + bias)`, in double."""
+
+    weight: Array
+    bias: Array
+    activation: str
+
+    @classmethod
+    def read(cls, folder: Path) -> DenseModule:
+        """Read a module's folder; CimError if it holds none, or another activation."""
+        file = folder / SAFETENSORS
+        content = dict(read_checkpoint(file).content)
+        activation = content.pop("output_activation", None)
+        if not is_dense(content) or activation is None:
+            raise CimError(
+                f"{file}: is no Dense module; expected {' and '.join(DENSE_KEYS)} alone, and "
+                f"{MODULE_CONFIG} beside it"
+            )
+        weight = single(content[DENSE_KEYS[0]]).astype(np.float64)
+        bias = single(content.get(DENSE_KEYS[1], np.zeros(len(weight)))).astype(np.float64)
+        if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+            raise CimError(
+                f"{file}: {DENSE_KEYS[0]} has shape {list(weight.shape)} and {DENSE_KEYS[1]} "
+                f"{list(bias.shape)}; expected a matrix and a number for each of its rows"
+            )
+        return cls(weight, bias, str(activation))
+
+    def of(self, row: Array, file: Path) -> Array:
+        """The row [out] that it makes of a row [in]; CimError for another width."""
+        if row.size != self.weight.shape[1]:
+            raise CimError(
+                f"{file}: gives rows of {row.size:,} numbers, and the Dense module after it takes "
+                f"{self.weight.shape[1]:,}; expected as many"
+            )
+        # Without BLAS, whose last bits depend on the CPU's cores.
+        found: Array = np.einsum("ij,j->i", self.weight, row) + self.bias
+        return {"none": found, "tanh": np.tanh(found), "relu": np.maximum(found, 0)}[
+            self.activation
+        ]
+
+
+@dataclass
+class StepsAfter:
+    """The steps after the states of tokens, as sentence-transformers' files list them.
+
+    `files` are those that were read beside the list, below the folder.
+    """
+
+    pooling: TokenPooling | None = None
+    dense: list[DenseModule] = field(default_factory=list)
+    unit: bool = False
+    files: list[str] = field(default_factory=list)
 
 
 class ItemEncoder(ABC):
@@ -109,9 +171,10 @@ class TextEncoder(ItemEncoder):
         tower = open_tower(folder, "text")
         self.tokens = Tokens(folder, tower.length)
         steps = _steps_after(folder)
-        self.pooling = pooling or steps.get("pooling")
-        self.unit = "unit" in steps
-        super().__init__(folder, tower, (TOKENIZER, TOKENIZER_CONFIG, MODULES), "tokenizers")
+        self.pooling = pooling or steps.pooling
+        self.dense, self.unit = steps.dense, steps.unit
+        files = (TOKENIZER, TOKENIZER_CONFIG, MODULES, *steps.files)
+        super().__init__(folder, tower, files, "tokenizers")
         self.facts["tokens_at_most"] = self.tokens.most
         self.facts["pooling"], self.facts["unit_norm"] = self.pooling, self.unit
 
@@ -124,7 +187,10 @@ class TextEncoder(ItemEncoder):
         return self.tokens.of(items.values[row]).cut
 
     def row(self, items: EncoderItems, row: int) -> Array:
-        """The network's row, or its states pooled over the tokens of the text."""
+        """The network's row, or its states pooled over the tokens and passed through the modules.
+
+        A row of the network itself is complete: a file with one has the modules inside.
+        """
         tokens = self.tokens.of(items.values[row])
         found = self._pooled(self.tower.run(self._feeds(tokens))[0], tokens.count)
         if self.unit:
@@ -149,6 +215,8 @@ class TextEncoder(ItemEncoder):
             )  # fmt: skip
         states = found[:count].astype(np.float64)
         row: Array = states.mean(axis=0) if self.pooling == "mean" else states[0]
+        for one in self.dense:
+            row = one.of(row, self.tower.file)
         return row
 
 
@@ -171,29 +239,37 @@ class ImageEncoder(ItemEncoder):
         return self._checked(found[0], items.places[row])
 
 
-def _steps_after(folder: Path) -> dict[str, Any]:
-    """The pooling, and `unit` if rows get unit norm, as sentence-transformers' files say.
+def _steps_after(folder: Path) -> StepsAfter:
+    """The steps that sentence-transformers' files list after the network.
 
-    CimError for a step that is not run here.
+    CimError for a module that is not run here, or not in the order of ORDER.
     """
-    file = folder / MODULES
+    file, steps = folder / MODULES, StepsAfter()
     if not file.is_file():
-        return {}
+        return steps
     listed = read_json(file)
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise CimError(f"{file}: is no list of modules; expected that of sentence-transformers")
-    steps: dict[str, Any] = {}
-    for one in listed:
-        kind = str(one.get("type", "")).rpartition(".")[2]
-        if kind == "Pooling":
-            steps["pooling"] = _pooling_of(place_in(folder, str(one.get("path"))) / "config.json")
-        elif kind == "Normalize":
-            steps["unit"] = True
-        elif kind != "Transformer":
+    kinds = [str(one.get("type", "")).rpartition(".")[2] for one in listed]
+    for kind in kinds:
+        if kind not in ORDER:
             raise CimError(
-                f"{file}: has a module {kind or 'without type'}; expected Transformer, Pooling and "
-                "Normalize, which are run here"
+                f"{file}: has a module {kind or 'without type'}; expected {', '.join(ORDER)}, "
+                "which are run here"
             )
+    places = [ORDER.index(kind) for kind in kinds]
+    once = [kind for kind in kinds if kind != "Dense"]
+    if places != sorted(places) or len(set(once)) < len(once):
+        raise CimError(f"{file}: has {', '.join(kinds)}; expected the order {', '.join(ORDER)}")
+    for kind, one in zip(kinds, listed, strict=True):
+        path = str(one.get("path"))
+        if kind == "Pooling":
+            steps.pooling = _pooling_of(place_in(folder, path) / MODULE_CONFIG)
+        elif kind == "Dense":
+            steps.dense.append(DenseModule.read(place_in(folder, path)))
+            steps.files += [f"{path}/{name}" for name in (SAFETENSORS, MODULE_CONFIG)]
+        elif kind == "Normalize":
+            steps.unit = True
     return steps
 
 

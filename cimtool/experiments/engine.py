@@ -46,7 +46,7 @@ from cimtool.base.files import replace_files, replace_texts, text_bytes
 from cimtool.base.folders import POINTS, SHARED, KindOfWork, read_sealed, sealed_text
 from cimtool.base.grids import GridKey, Value, value_text
 from cimtool.base.json_files import plain_values
-from cimtool.base.options import Record, optional
+from cimtool.base.options import Record, Topic, optional
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
@@ -77,7 +77,7 @@ DASK_RISK = (
 )
 
 
-class WorkerOptions(Record):
+class WorkerOptions(Record, topic=Topic.WORKERS):
     """The workers that compute points."""
 
     jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)

@@ -237,7 +237,8 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
 
     A bundle is the path of its folder. `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) apply to projectors, except a ModelSource, which has its own options. `head` also
-    applies to the embeddings (cosine or euclidean). With `leave_one_out`, or if `data` are items of
+    applies to the embeddings (cosine or euclidean). With several `heads` projectors are scored by
+    each. With `leave_one_out`, or if `data` are items of
     one modality (`rows`), the other items with the same label are right. With a file `qrels`, items
     that it grades above 0 are right. Each of `samples` adds Monte Carlo with this many per side for
     projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
@@ -250,7 +251,9 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     """
     check_sampling(options.resamples, options.seed, options.samples)
     check_workers(options)
-    sources = sources_of(options.what, {"poly": options.poly, **options.part(ModelOptions)})
+    sources = sources_of(
+        options.what, {"poly": options.poly, **options.part(ModelOptions)}, options.heads or ()
+    )
     if options.trec is not None:
         if options.dask is not None:
             raise ArgumentError("{trec} is written on this machine; expected {jobs}, not {dask}")

@@ -19,6 +19,7 @@ from cimtool.base.options import (
     NameList,
     OneName,
     Record,
+    Topic,
     Word,
     Words,
     option,
@@ -46,9 +47,14 @@ class VerdictOptions(WithDistractors):
         "Items that a query is priced among and R@1 is extrapolated to [default: those measured].",
         "N",
         at_least=2,
+        place="gallery",
     )
     samples: int = option(
-        "Monte Carlo samples per side of the verdict.", "K", at_least=1, default=DEFAULT_SAMPLES
+        "Monte Carlo samples per side of the verdict.",
+        "K",
+        at_least=1,
+        default=DEFAULT_SAMPLES,
+        topic=Topic.MEASUREMENT,
     )
 
 
@@ -67,37 +73,46 @@ class SweepOptions(
 ):
     """The options of `sweep`."""
 
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
+    calibration: EmbeddingsLike = option(
+        "Embeddings that decide the ranges.", EMBEDDINGS, place="data.calibration"
+    )
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, place="data.measured")
     grid: Grid = option(
         "Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
         GridValues(),
     )
     target: str | Target | None = optional(
-        "The hardware, if it is not in the grid.", Word("NAME|FILE")
+        "The hardware, if it is not in the grid.", Word("NAME|FILE"), place="target"
     )
-    settings: File | None = optional("Settings of all points (TOML).", FILE)
-    teacher: File | None = optional("Labels to fit for {grid} degree=...", FILE)
-    trials: int | None = optional("Dies drawn for each point.", "N", at_least=1)
+    settings: File | None = optional(
+        "Settings of all points (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
+    teacher: File | None = optional("Labels to fit for {grid} degree=...", FILE, topic=Topic.MODEL)
+    trials: int | None = optional("Dies drawn for each point.", "N", at_least=1, topic=Topic.DIES)
     noise_model: File | None = optional(
-        "A noise model to use instead of the targets' own.", Word("NAME|TOML")
+        "A noise model to use instead of the targets' own.", Word("NAME|TOML"), topic=Topic.DIES
     )
     times: Sequence[str] = option(
-        "Times after programming.", Words("TIME"), default=(), flag="time"
+        "Times after programming.", Words("TIME"), default=(), flag="time", topic=Topic.DIES
     )
     corners: Sequence[str] = option(
-        "Corners of the noise.", Words("NAME"), default=(), flag="corner"
+        "Corners of the noise.", Words("NAME"), default=(), flag="corner", topic=Topic.DIES
     )
-    seed: int = option("Seed of the dies.", at_least=0, default=0)
+    seed: int = option("Seed of the dies.", at_least=0, default=0, topic=Topic.DIES)
     budget: Mapping[str, float] | None = optional(
-        "Limits that the chosen point must keep.", MetricLimits()
+        "Limits that the chosen point must keep.",
+        MetricLimits(),
+        place="budgets",
     )
-    min_yield: float | None = optional("Share of dies that must keep the {budget}.", "X")
+    min_yield: float | None = optional(
+        "Share of dies that must keep the {budget}.", "X", topic=Topic.DIES
+    )
     table: TableFormat = option(
         "Format of the table of points.",
         OneName(names=get_args(TableFormat)),
         default="csv",
         flag="format",
+        topic=Topic.WRITTEN,
     )
     output: File | None = optional("Folder of results and points.", DIR, short="o")
 
@@ -114,19 +129,27 @@ class TuneOptions(
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(
-        "Embeddings to measure on: one half of the queries chooses, the other checks.", EMBEDDINGS
+        "Embeddings to measure on: one half of the queries chooses, the other checks.",
+        EMBEDDINGS,
+        place="data.measured",
     )
     budget: Mapping[str, float] = option(
-        "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
+        "Largest error allowed for the compiled model; repeat for more metrics.",
+        MetricLimits(),
+        place="budgets",
     )
     grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
         GridValues("KEY=VALUE,...", example="adc_bits=5,6,8"),
     )
-    settings: File | None = optional("Settings to start from (TOML).", FILE)
+    settings: File | None = optional(
+        "Settings to start from (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
     output: File | None = optional("File of the settings.", TOML, short="o")
     folder: File | None = optional(
-        "Folder of results and measured bits; a later run continues there.", DIR
+        "Folder of results and measured bits; a later run continues there.",
+        DIR,
+        topic=Topic.WRITTEN,
     )
 
 
@@ -140,12 +163,20 @@ class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, 
         spread="Projectors | str",
         argument="MODEL [TARGET]...",
     )
-    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
-    settings: File | None = optional("Settings of all targets (TOML).", FILE)
+    poly: File | None = optional(
+        "The polynomial, if the checkpoint has none.", FILE, place="score.poly"
+    )
+    calibration: EmbeddingsLike = option(
+        "Embeddings that decide the ranges.", EMBEDDINGS, place="data.calibration"
+    )
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, place="data.measured")
+    settings: File | None = optional(
+        "Settings of all targets (TOML).", FILE, place="settings", topic=Topic.SETTINGS
+    )
     budget: Mapping[str, float] | None = optional(
-        "Limits that a target must keep (r1_loss=0.01).", MetricLimits()
+        "Limits that a target must keep (r1_loss=0.01).",
+        MetricLimits(),
+        place="budgets",
     )
     output: File | None = optional("Folder of results and rows.", DIR, short="o")
 
@@ -153,7 +184,9 @@ class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, 
 class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     """The options of `evaluate`."""
 
-    data: EmbeddingsLike = option("Embeddings to evaluate on.", EMBEDDINGS, positional=True)
+    data: EmbeddingsLike = option(
+        "Embeddings to evaluate on.", EMBEDDINGS, positional=True, place="data.measured"
+    )
     what: Sequence[Projectors | ModelSource] = option(
         "Checkpoints (or two ONNX files, text first) and bundles.",
         Many(),
@@ -165,23 +198,39 @@ class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     modalities: Sequence[str] | None = optional(
         "Compare raw embeddings of each pair of these arrays, such as text,video,audio.",
         NameList("A,B"),
+        topic=Topic.MEASUREMENT,
     )
-    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    poly: File | None = optional(
+        "The polynomial, if the checkpoint has none.", FILE, place="score.poly"
+    )
+    heads: Sequence[str] | None = optional(
+        "Score projectors by each of these heads, such as csd,probcosine,euclidean.",
+        NameList("NAME,..."),
+        topic=Topic.MODEL,
+    )
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples per side.",
         IntegerList("K,K,..."),
         default=(),
+        topic=Topic.MEASUREMENT,
     )
     leave_one_out: bool = option(
-        "Count items with a query's label as right, except the query itself.", default=False
+        "Count items with a query's label as right, except the query itself.",
+        default=False,
+        topic=Topic.MEASUREMENT,
     )
-    trec: File | None = optional("Folder for the rankings as TREC runs, with their qrels.", DIR)
-    resamples: int = option("Resamples for the intervals.", at_least=2, default=1000)
-    seed: int = option("Seed of the resamples.", at_least=0, default=0)
+    trec: File | None = optional(
+        "Folder for the rankings as TREC runs, with their qrels.", DIR, topic=Topic.WRITTEN
+    )
+    resamples: int = option(
+        "Resamples for the intervals.", at_least=2, default=1000, topic=Topic.MEASUREMENT
+    )
+    seed: int = option("Seed of the resamples.", at_least=0, default=0, topic=Topic.MEASUREMENT)
     calibration_rows: Literal["refuse", "allow"] = option(
         "Rows that a bundle was calibrated on: refuse, or allow (measure them too).",
         OneName(names=("refuse", "allow")),
         default="refuse",
+        topic=Topic.MEASUREMENT,
     )
     output: File | None = optional(
         "Folder of results and ranked subjects; a later run continues there.", DIR, short="o"

@@ -29,14 +29,13 @@ from cimtool.base.toml_files import (
     is_path,
     leaves,
     parse_line,
-    read_toml,
     toml_text,
 )
 from cimtool.bundle.bit_choice import GIVEN
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.keys import flag
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.settings import LayerBits, Overrides, resolve
+from cimtool.hardware.settings import LayerBits, Overrides, read_settings, resolve
 from cimtool.hardware.target import Target, derived, load_target
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import MAX_DEGREE
@@ -322,7 +321,7 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         texts[TARGET_FILE] = toml_text(changed)
         target = str(folder / TARGET_FILE)
     if layers:
-        given = {} if settings is None else read_toml(settings)
+        given = {} if settings is None else read_settings(settings)
         texts[SETTINGS_FILE] = toml_text(with_layers(given, layers))
         settings = folder / SETTINGS_FILE
     words = compile_words(sources.model, sources.calibration, target, settings)

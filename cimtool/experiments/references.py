@@ -305,7 +305,7 @@ def references(
     per side. `reference` is from `reference_name`.
     """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
-    shared = References(samples=samples)
+    shared = References(samples=samples, all_pairs=True)
     floats: dict[str, FloatArray] = {}
     faults: dict[str, tuple[str, ...]] = {}
     found: SweepReferences | None = None

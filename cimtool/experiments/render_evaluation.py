@@ -26,7 +26,8 @@ def evaluation_table(found: Evaluation) -> Table:
     """Metrics and intervals of each subject, and the difference of the later ones to the first.
 
     Up to three subjects are columns of all metrics; more are rows, with R@1 and R@10 (mAP and
-    nDCG@10 if classes are known).
+    nDCG@10 if classes are known), and if a score is a logit with selective retrieval and the
+    figures of its probability.
     """
     return (_columns if len(found.scores) <= SIDE_BY_SIDE else _rows)(found)
 
@@ -39,6 +40,15 @@ def _rows(found: Evaluation) -> Table:
         heading, less = f"{said}\n{label}", "less the\nfirst"
         columns += [Column(heading, str, unit="%"), Column(less, str, essential=False)]
         columns.append(Column(other, str, unit="%", essential=False))
+    beside = _of_probabilities(found)
+    for name in beside:
+        metric = RANKINGS_BY_KEY[name]
+        title = metric.label.replace(" ", "\n")
+        if not metric.texts_only:
+            way = next(said for key, said in _ways(found) if metric.keys.get(key) == name)
+            title = f"{way}\n{title}"
+        essential = name != "nll"
+        columns.append(Column(title, str, unit="%" * metric.share, essential=essential))
     known = [name for name in ERRORS if any(name in one.metrics for one in found.scores)]
     columns += [Column(ERRORS[name], str, essential=False) for name in known]
     rows: list[list[Content]] = []
@@ -49,9 +59,19 @@ def _rows(found: Evaluation) -> Table:
             row.append(_measured(one, leading))
             row.append(_cell(one.differences[leading], leading, "+") if one.differences else None)
             row.append(_number(one.metrics[other], other, ""))
+        row += [
+            _number(one.metrics[name], name, "") if name in one.metrics else None for name in beside
+        ]
         row += [_measured(one, name) for name in known]
         rows.append(row)
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
+
+
+def _of_probabilities(found: Evaluation) -> list[str]:
+    """Metrics of selective retrieval and of probabilities, if a score is a logit."""
+    names = [*(f"aurc_{way}" for way in WAYS), "calibration_error", "nll"]
+    known = {name for one in found.scores for name in one.metrics}
+    return [name for name in names if name in known] if "nll" in known else []
 
 
 def _columns(found: Evaluation) -> Table:

@@ -10,11 +10,10 @@ from typing import Any
 from cimtool.base.errors import ArgumentError
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
-from cimtool.base.toml_files import read_toml
 from cimtool.experiments.objectives import CostObjective
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.settings import SettingOptions
+from cimtool.hardware.settings import SettingOptions, read_settings
 from cimtool.passes.gallery import DEFAULT_SHORTLIST
 
 Builds = list[tuple[dict[str, Value], Configuration]]
@@ -48,7 +47,7 @@ def starts_of(options: TuneOptions, objective: CostObjective) -> tuple[Builds, B
 
 def _way_given(options: TuneOptions) -> bool:
     """True if the way of the gallery is the user's choice."""
-    settings = {} if options.settings is None else read_toml(Path(options.settings))
+    settings = {} if options.settings is None else read_settings(Path(options.settings))
     named = {**settings, **(options.grid or {})}
     by_name = options.part(SettingOptions)
     return any(key in named or by_name.get(key) is not None for key in (WAY, SHORTLIST))

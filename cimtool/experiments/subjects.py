@@ -62,16 +62,22 @@ class Subject:
 
 
 def sources_of(
-    what: Sequence[Projectors | ModelSource], options: Mapping[str, Any]
+    what: Sequence[Projectors | ModelSource], options: Mapping[str, Any], heads: Sequence[str] = ()
 ) -> tuple[ModelSource | Path, ...]:
     """The sources of trained projectors, with the `options` of a ModelSource, and bundles' folders.
 
-    A ModelSource in `what` keeps its own options. Raises CimError for an option that no subject
-    uses; raw embeddings (an empty `what`) use the head.
+    With `heads` there is a source for each of them. A ModelSource in `what` keeps its own options.
+    Raises CimError for an option that no subject uses, and for `heads` beside a head; raw
+    embeddings (an empty `what`) use the head.
     """
-    sources = tuple(_source(one, options) for one in what)
+    if heads and options.get("head") is not None:
+        raise ArgumentError(
+            "{heads} and {head} are both given; expected one of them, the heads in one list"
+        )
+    sources = tuple(one for each in what for one in _sources(each, options, heads))
     if not any(isinstance(source, ModelSource) for source in sources):
-        given = [n for n, value in options.items() if value is not None and value is not False]
+        given = ["heads"] if heads else []
+        given += [n for n, value in options.items() if value is not None and value is not False]
         if unused := [name for name in given if what or name != "head"]:
             has = "a bundle has its score" if what else "raw embeddings have none"
             raise ArgumentError(
@@ -82,12 +88,15 @@ def sources_of(
     return sources
 
 
-def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> ModelSource | Path:
+def _sources(
+    what: Projectors | ModelSource, options: Mapping[str, Any], heads: Sequence[str]
+) -> tuple[ModelSource | Path, ...]:
     if isinstance(what, ModelSource):
-        return what
+        return (what,)
     if isinstance(what, Path | str) and Path(what).is_dir():
-        return Path(what)
-    return ModelSource(what, **options)
+        return (Path(what),)
+    source = ModelSource(what, **options)
+    return tuple(replace(source, head=head) for head in heads) or (source,)
 
 
 def subjects_of(

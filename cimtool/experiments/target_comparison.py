@@ -17,7 +17,6 @@ from cimtool.base.grids import Grid
 from cimtool.base.options import takes
 from cimtool.base.plugins import unless_broken
 from cimtool.base.progress import Say, silent
-from cimtool.base.toml_files import read_toml
 from cimtool.experiments.budgets import ENERGY, DriftBudget
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.engine import (
@@ -29,6 +28,7 @@ from cimtool.experiments.engine import (
 from cimtool.experiments.options import CompareTargetsOptions, SweepOptions
 from cimtool.experiments.rows import IDENTITY
 from cimtool.experiments.sweep import Sweep, swept
+from cimtool.hardware.settings import read_settings
 from cimtool.hardware.target import load_target, target_origins
 from cimtool.loading.embeddings import File
 from cimtool.reference.limits import within
@@ -198,5 +198,5 @@ def _names(targets: Sequence[Any]) -> list[str]:
 
 def _ways(settings: File | None) -> Mapping[str, Sequence[str]]:
     """The ways of the gallery; none if the settings say which."""
-    given = {} if settings is None else read_toml(Path(settings))
+    given = {} if settings is None else read_settings(Path(settings))
     return {} if "score_mapping" in given else {"score_mapping": list(WAYS)}

@@ -11,7 +11,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
-from cimtool.base.toml_files import read_toml, toml_text
+from cimtool.base.toml_files import toml_text
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import PointEvaluator
 from cimtool.experiments.engine import check_workers, values_text, workers, write_page
@@ -24,7 +24,7 @@ from cimtool.experiments.starts import Builds, starts_of
 from cimtool.experiments.tuned import Tuned
 from cimtool.experiments.tuning_start import TUNING, Choices, TuningStart, halves
 from cimtool.experiments.widths import by_layer, of_features, of_layers
-from cimtool.hardware.settings import SettingOptions
+from cimtool.hardware.settings import SettingOptions, read_settings
 from cimtool.loading.embeddings import files_of
 from cimtool.loading.source import ModelSource
 from cimtool.reference.limits import check_measurable
@@ -205,7 +205,7 @@ def _write_settings(options: TuneOptions, best: TuningStart, file: Path) -> Path
     by_name = options.part(SettingOptions)
     given = {name: value for name, value in by_name.items() if value is not None}
     if options.settings is not None:
-        given = read_toml(Path(options.settings)) | given
+        given = read_settings(Path(options.settings)) | given
     features = of_features(best.bits)
     if features != of_features(best.costs.bits):
         given = given | features

@@ -14,10 +14,12 @@ from cimtool.base.options import (
     IntegerList,
     OneName,
     Record,
+    Topic,
     Word,
     option,
     optional,
 )
+from cimtool.bundle.bundle import BundleLike
 from cimtool.loading.embeddings import EmbeddingsLike, File
 
 Minimised = Literal["cells", "conversions", "energy"]
@@ -32,7 +34,9 @@ ITEMS_PER_SHARD = 1 << 18
 class ProgrammedOptions(Record):
     """A bundle whose gallery is written, and the new bundle."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")
     shortlist: int | None = optional("Items per query that a hybrid score scores exactly.", "L")
 
@@ -44,27 +48,35 @@ class NewGallery(ProgrammedOptions):
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILES, positional=True
     )
     shortlist_bits: int | None = optional(
-        "Bits stored per value of an item; 1 stores the sign.", "B"
+        "Bits stored per value of an item; 1 stores the sign.", "B", topic=Topic.SHORTLIST
     )
 
 
 class ProgramOptions(NewGallery):
     """The options of `program`."""
 
-    query_bits: int | None = optional("Bits per value of a query, with {shortlist_bits}.", "Q")
+    query_bits: int | None = optional(
+        "Bits per value of a query, with {shortlist_bits}.", "Q", topic=Topic.SHORTLIST
+    )
     shortlist_dimensions: int | None = optional(
-        "Principal components of mu that an item stores, instead of all.", "D"
+        "Principal components of mu that an item stores, instead of all.",
+        "D",
+        topic=Topic.SHORTLIST,
     )
     recall: float | None = optional(
         "Choose the cheapest bits, dimensions and length whose shortlists hold this share of best "
         "items.",
         "X",
+        topic=Topic.SHORTLIST,
     )
     minimise: Minimised | None = optional(
         "Cost that {recall} minimises (cells).",
         OneName(names=get_args(Minimised)),
+        topic=Topic.SHORTLIST,
     )
-    chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
+    chips: int | None = optional(
+        "Refuse a gallery that needs more chips.", "N", topic=Topic.SHORTLIST
+    )
 
 
 class CamOptions(NewGallery):
@@ -93,7 +105,9 @@ class ChangeOptions(ProgrammedOptions):
 class EncodeOptions(Record):
     """The options of `encode`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option(
+        "The bundle's folder.", FILE, positional=True, argument="BUNDLE", place="bundle"
+    )
     gallery: File = option(
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
     )
@@ -104,7 +118,7 @@ class EncodeOptions(Record):
 class SearchOptions(Record):
     """The options of `search`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: BundleLike = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: File = option("Shards that `cimtool encode` wrote.", DIR, positional=True)
     queries: EmbeddingsLike = option(
         "Embeddings whose text rows are the queries (.npz, .npy or .pt).", FILES, positional=True
@@ -112,10 +126,13 @@ class SearchOptions(Record):
     top: int = option("Best items to keep for each query.", "K", at_least=1, default=10)
     output: File | None = optional("File of the answers.", NPZ, short="o")
     bounds: File | None = optional(
-        "The report.json of `cimtool verify` with a bound: says which ranks are certain.", FILE
+        "The report.json of `cimtool verify` with a bound: says which ranks are certain.",
+        FILE,
+        topic=Topic.MEASUREMENT,
     )
     dask: str | None = optional(
         "Scheduler of a Dask cluster to search on. tcp://: anyone who reaches the cluster can run "
         "code in it and here; tls://: needs keys.",
         "ADDRESS",
+        topic=Topic.WORKERS,
     )

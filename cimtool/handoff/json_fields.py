@@ -66,11 +66,11 @@ COVERAGE_FIELDS = {
     "LAYER.counts.reached": "the numbers of rows that conduct in `counts.txt`, over slices and "
     "bits of cells",
     "LAYER.counts.largest_of_slice": "the largest number of rows of each slice",
-    "LAYER.counts.why": "the reason that larger numbers are left out",
+    "LAYER.counts.why": "the reason that larger numbers are left out, if some are",
     "LAYER.inputs.vectors": "vectors of `make random` that step each row through its range",
     "LAYER.inputs.possible": "inputs that rows can get, over all rows",
     "LAYER.inputs.reached": "those that they get",
-    "LAYER.inputs.why": "the reason that some rows do not get all",
+    "LAYER.inputs.why": "the reason that some rows do not get all, if so",
     "LAYER.carries.bits": "bits of the accumulator",
     "LAYER.carries.reached": "bits of the largest magnitude that `taps/` has in it",
     "LAYER.carries.proved_unreachable": "higher bits that no input within the proved ranges sets",

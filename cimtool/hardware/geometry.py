@@ -17,8 +17,8 @@ from cimtool.hardware.keys import AtLeastOne, Keys, in_table
 class ArraySpec(TomlTable):
     """One array: its physical cells and the signed weights that they hold."""
 
-    cells_per_weight: AtLeastOne = Field(
-        title="Cells of one signed weight, by its bits and encoding."
+    cells_per_weight: AtLeastOne | None = Field(
+        default=None, title="Cells of one signed weight; must follow from its bits and encoding."
     )
     signed_rows: AtLeastOne | None = Field(
         default=None, title="Rows of signed weights; must follow from rows."
@@ -169,7 +169,7 @@ def _check_skips(keys: Keys) -> None:
 def check_cells(array: ArraySpec, keys: Keys) -> None:
     """Raise ValueError if an array's cells cannot hold one weight."""
     needed = keys.cells_per_weight
-    if array.cells_per_weight != needed:
+    if array.cells_per_weight not in (None, needed):
         raise ValueError(
             f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, as encoding "
             f'"{keys.encoding}" needs for {keys.weight_bits}-bit weights in {keys.cell_bits}-bit '

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.modality_names import NAMES, Modalities, layer_matches
 from cimtool.base.named import nearest
-from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, optional
+from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, Topic, optional
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
@@ -112,7 +112,8 @@ def _with_settings(record: type[RecordT]) -> type[RecordT]:
         body[name] = optional(one.help, PlainValue(metavar) if metavar else OnOrOff())
     names = {name: getattr(record, name) for name in ("__module__", "__qualname__", "__doc__")}
     body |= names | {"__annotations__": annotations}
-    return new_class(record.__name__, (record,), exec_body=lambda made: made.update(body))
+    topic = {"topic": Topic.SETTINGS}
+    return new_class(record.__name__, (record,), topic, lambda made: made.update(body))
 
 
 def _written_forms(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -247,9 +248,33 @@ def given_settings(file: Path | None, flags: Mapping[str, object]) -> Sequence[O
     """
     given = []
     if file is not None:
-        given.append(validated(Overrides, read_toml(file), str(file)))
+        given.append(overrides_in(file))
     present = {name: value for name, value in flags.items() if value is not None}
     return *given, validated(Overrides, present, "", _argument)
+
+
+SETTINGS = "settings"
+"""The table of settings in a project file."""
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """The values of a settings file, or of the table [settings] of a project file.
+
+    Raises CimError if the file cannot be read.
+    """
+    values = read_toml(file)
+    return values[SETTINGS] if isinstance(values.get(SETTINGS), dict) else values
+
+
+def overrides_in(file: Path) -> Overrides:
+    """The settings of a file, as `read_settings` finds them.
+
+    Raises CimError for a value or key that is not allowed.
+    """
+    values = read_toml(file)
+    if isinstance(inner := values.get(SETTINGS), dict):
+        return validated(Overrides, inner, str(file), lambda key: dotted((SETTINGS, *key)))
+    return validated(Overrides, values, str(file))
 
 
 def resolve_given(target: Target, file: Path | None, given: Sequence[Overrides]) -> Settings:

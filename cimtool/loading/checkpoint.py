@@ -91,8 +91,8 @@ class Checkpoint:
 
     Arrays of more than SMALL numbers of a `.safetensors` file, and all of an archive of torch, are
     mapped, so an encoder that no layout reads takes no memory. `single` gives the numbers: it reads
-    those of a `.safetensors` file, and makes half precision float32, which stays as it is until
-    then.
+    those of a `.safetensors` file, copies those of an archive, and makes half precision float32,
+    which stays as it is until then.
     `ordered` is True if the keys come in the order of the layers; a `.safetensors` file sorts them
     by name. `beside` are files that were read with it.
     """
@@ -173,7 +173,8 @@ def _torch_content(path: Path, keeps_half: bool = False) -> tuple[Any, Any]:
                 )
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
-    return value, _Plain(str(path), budget, torch.Tensor, keeps_half).of(value, "")
+        origin = FileOrigin(path, 0, _version(stream)) if mapped and keeps_half else None
+    return value, _Plain(str(path), budget, torch.Tensor, keeps_half, origin).of(value, "")
 
 
 def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
@@ -312,12 +313,12 @@ class FileOrigin:
 class MappedArray(np.ndarray[Any, Any]):
     """A part of a file that is mapped, from byte `place` of its origin's numbers.
 
-    Its numbers are to be read by `single`: where another process has cut the file, a mapped number
-    would end this one by a signal.
+    Its numbers are to be read by `single`: if another process has cut the file, a mapped number
+    would end this one by a signal. `place` is None for a map of torch's, whose places are its own.
     """
 
     origin: FileOrigin | None = None
-    place: int = 0
+    place: int | None = 0
 
 
 def single(array: Array) -> Array:
@@ -332,12 +333,23 @@ def single(array: Array) -> Array:
 
 def _read_mapped(array: MappedArray, origin: FileOrigin) -> Array:
     with reading(origin.path), origin.path.open("rb") as stream:
-        same = _version(stream) == origin.version
+        _require_unchanged(stream, origin)
+        if array.place is None:  # a cut between the check and the copy is not seen
+            return np.array(array)
         stream.seek(origin.begin + array.place)
         numbers = np.fromfile(stream, np.uint8, array.nbytes)
-    if not same or numbers.size < array.nbytes:
-        raise CimError(f"{origin.path}: was changed while it was read")
+    if numbers.size < array.nbytes:
+        raise _changed(origin)
     return np.asarray(numbers.view(array.dtype).reshape(array.shape))
+
+
+def _require_unchanged(stream: io.BufferedReader, origin: FileOrigin) -> None:
+    if _version(stream) != origin.version:
+        raise _changed(origin)
+
+
+def _changed(origin: FileOrigin) -> CimError:
+    return CimError(f"{origin.path}: was changed while it was read")
 
 
 def _version(stream: io.BufferedReader) -> tuple[int, ...]:
@@ -371,13 +383,15 @@ class _Plain:
     """Converts a file's content to plain values: tensors to arrays, unknown objects to texts.
 
     An object that occurs several times, or inside itself, is converted each time; the number of
-    conversions is bounded.
+    conversions is bounded. `origin` is the file that torch has mapped, if its arrays are to be
+    checked against it.
     """
 
     file: str
     budget: Budget
     tensor: type[torch.Tensor]
     keeps_half: bool
+    origin: FileOrigin | None = None
     left: int = MOST_VALUES
 
     def of(self, value: Any, key: str, depth: int = 0) -> Any:
@@ -398,7 +412,7 @@ class _Plain:
             _require_numbers(value, self.file, key)
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
             kept = self.keeps_half and value.numel() > SMALL
-            return tensor_array(value, self.file, key, keeps_half=kept)
+            return self._checked(value, key, kept)
         if isinstance(value, Mapping):
             named = ((self._name(name, key), inner) for name, inner in value.items())
             return {
@@ -412,6 +426,16 @@ class _Plain:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         return type(value).__name__ if hasattr(value, "__len__") else str(value)
+
+    def _checked(self, value: torch.Tensor, key: str, kept: bool) -> Array:
+        """The tensor's array, mapped if torch has mapped its file."""
+        if self.origin is None:
+            return tensor_array(value, self.file, key, keeps_half=kept)
+        with reading(self.origin.path), self.origin.path.open("rb") as stream:
+            _require_unchanged(stream, self.origin)
+        array = tensor_array(value, self.file, key, keeps_half=kept).view(MappedArray)
+        array.origin, array.place = self.origin, None
+        return array if array.size > SMALL else single(array)
 
     def _name(self, name: object, key: str) -> str:
         if not isinstance(name, str | int) or (isinstance(name, int) and abs(name) >= 2**63):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.data_notes import note_unread, unread
@@ -26,6 +27,7 @@ from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.digests import arrays_digest
+from cimtool.loading.in_memory import NamedColumns, by_name
 from cimtool.loading.item_arrays import (
     ALONE,
     IDS,
@@ -233,8 +235,14 @@ def with_distractors(data: Embeddings, rows: Array) -> Embeddings:
 
 
 File = Path | str
-EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
-"""Embeddings as a file, a pair of files (text first), already read, or as arrays by name."""
+EmbeddingsLike = (
+    File | tuple[File, File] | Embeddings | Mapping[str, Any] | NamedColumns
+    | tuple[ArrayLike, ArrayLike]
+)  # fmt: skip
+"""Embeddings as a file, a pair of files (text first), already read, or in memory.
+
+In memory they are arrays or tensors by name, a table or dataset with such columns, or a pair.
+"""
 
 
 def read_embeddings(
@@ -444,8 +452,8 @@ def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) ->
     """
     if isinstance(data, Embeddings):
         return data
-    if isinstance(data, Mapping):
-        return embeddings_of(data, modalities=modalities)
+    if (named := by_name(data, modalities)) is not None:
+        return embeddings_of(named, modalities=modalities)
     first, *second = files_of(data)
     read = read_embeddings(first, next(iter(second), None), modalities)
     note_unread(read.file, read.unread)
@@ -458,14 +466,14 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     Raises CimError if they are missing, are not embeddings, or have another width. Warns as
     `read_data` does.
     """
-    file = file_of(data, modality)
-    where = "embeddings" if file is None else str(file)
+    where, alone = "embeddings", name_of(modality, model.modalities or TEXT_VIDEO)
     if isinstance(data, Embeddings):
         name, rows = name_of(modality, data.called), getattr(data, modality)
         tokens = data.tokens[MODALITIES.index(modality)]
-    elif isinstance(data, Mapping):
-        name, rows, tokens = modality_of(data, modality, modalities=model.modalities)
+    elif (named := by_name(data, model.modalities, alone)) is not None:
+        name, rows, tokens = modality_of(named, modality, modalities=model.modalities)
     else:
+        where = str(file_of(data, modality))
         name, rows, tokens = read_modality(Path(where), modality, model.modalities)
     require_tokens(tokens, modality, model, where, name)
     require_width(rows, modality, model, where, name)
@@ -516,18 +524,20 @@ def require_width(
 
 def files_of(data: EmbeddingsLike) -> tuple[Path, ...]:
     """The files that embeddings are read from; none if they are given as arrays."""
-    if isinstance(data, Embeddings | Mapping):
+    if isinstance(data, Embeddings) or by_name(data) is not None:
         return ()
-    files = data if isinstance(data, tuple) else (data,)
+    files: tuple[Any, ...] = data if isinstance(data, tuple) else (data,)
     if len(files) not in (1, 2) or not all(isinstance(file, Path | str) for file in files):
         raise CimError(
-            f"embeddings are given as {kind_of(data)}; expected a file, a pair of files (text "
-            "first) or arrays by name (text, video)"
+            f"embeddings are given as {kind_of(data)}; expected a file, a pair of files or of "
+            "arrays (text first), or arrays by name (text, video)"
         )
     return tuple(map(Path, files))
 
 
 def file_of(data: EmbeddingsLike, modality: str) -> Path | None:
     """The file that one modality's rows are read from; None if they are given as arrays."""
+    if by_name(data, alone=modality) is not None:
+        return None
     files = files_of(data)
     return None if not files else files[0] if modality == "text" else files[-1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +25,25 @@ from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, named_head, read_score
 from cimtool.loading.tokens import of_each_token
 from cimtool.loading.unread import unread
-from cimtool.loading.weights import Weights, find_weights, require_weights
+from cimtool.loading.weights import UnknownLayers, Weights, find_weights, require_weights
 
 ONNX_LAYOUT = "onnx"
 """The layout of ONNX projectors: ed and vd are not divided, and rows are not normalised."""
 
 MODALITIES_KEY = "modalities"
 """A checkpoint's key for the names of the arrays that are its text and its video."""
+
+VARIANCE_NAMES = re.compile(r"var|sigma", re.IGNORECASE)
+"""A part of a layer's name that shows a variance beside the mean."""
+
+EXPORT = (
+    "export both projectors, `torch.onnx.export({}, torch.zeros(2, {}), "
+    '"{}.onnx"{}, dynamo=False)` and {} likewise, '
+)
+COMPILE = (
+    "then `cimtool compile --projectors {}.onnx --projectors {}.onnx ...`; or in Python "
+    "`cimtool.compile(({}, {}), ...)`"
+)
 
 RUN_STEMS = ("model", "last")
 """Names of the checkpoints that every training run writes."""
@@ -266,7 +280,10 @@ def _read(
     names: ReadNames = usual_names,
     of_tokens: bool = False,
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
-    text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
+    try:
+        text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
+    except UnknownLayers as error:
+        raise _other_ways(error, checkpoint, None, widths, names) from None
     try:
         layout = recognise(text, video)
         if of_tokens or layout.reads_tokens or layout.depends_on_width:
@@ -274,12 +291,42 @@ def _read(
             text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
         read = partial(of_each_token, layout) if of_tokens else layout.tower
         towers = read(text), read(video)
-    except CimError:
+    except CimError as error:
         for weights in (text, video):
             require_weights(weights.keys, weights.file)
+        if isinstance(error, UnknownLayers):
+            raise _other_ways(error, checkpoint, (text, video), widths, names) from None
         raise
     _require_one_space(towers, (f"{text.file}: {text.prefix}", video.prefix))
     return layout, (text, video), towers
+
+
+def _other_ways(
+    error: UnknownLayers,
+    checkpoint: Checkpoint,
+    pair: tuple[Weights, Weights] | None,
+    widths: ReadWidths,
+    names: ReadNames,
+) -> ArgumentError:
+    """The error with the ways in that take any architecture first: ONNX files, and torch modules.
+
+    `pair` are the weights of both projectors, None if they were not found.
+    """
+    modalities = modalities_of(checkpoint)
+    called, width = names(modalities), None
+    with suppress(CimError):  # the data may be broken too
+        width, _ = widths(modalities)
+    modules = [f"{name}_projector" for name in called]
+    places = [] if pair is None else [weights.prefix for weights in pair]
+    if places and all(part.isidentifier() for place in places for part in place.split(".")):
+        modules = [f"model.{place}" for place in places]
+    outputs = ""
+    if pair is None or any(VARIANCE_NAMES.search(layer) for layer in pair[0].layers):
+        outputs = ', output_names=["mu", "logvar"]'
+    (text, video), (first, second) = modules, called
+    ways = EXPORT.format(text, width or "WIDTH", first, outputs, video)
+    ways += COMPILE.format(first, second, text, video)
+    return ArgumentError("{}; {}; or {}", error.found, ways, error.by_map)
 
 
 def _require_one_space(towers: tuple[Graph, Graph], places: tuple[str, str]) -> None:

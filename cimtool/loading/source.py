@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
-from cimtool.base.options import FILE, FILES, OneOfFamily, Record, option, optional
+from cimtool.base.options import FILE, FILES, OneOfFamily, Record, Topic, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import Polynomial
@@ -38,17 +38,26 @@ STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 """The score of a model that has no polynomial yet: it takes ed and vd, and so keeps mu and s."""
 
 
-class ModelOptions(Record):
+class ModelOptions(Record, topic=Topic.MODEL):
     """Fields of a ModelSource beside its projectors and their polynomial."""
 
     head: str | None = optional(
-        "The score, if the checkpoint names none.", OneOfFamily(family=Head, checked=False)
+        "The score, if the checkpoint names none.",
+        OneOfFamily(family=Head, checked=False),
+        place="score.head",
+        topic="",
     )
-    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    a: float | None = optional("The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X")
-    b: float | None = optional("The teacher's b, or a cosine's offset.", "X")
+    layer_map: File | None = optional(
+        "Names of the layers (TOML).", FILE, flag="map", place="model.map"
+    )
+    a: float | None = optional(
+        "The teacher's a in sigmoid(b - a D), or a cosine's scale.", "X", place="score.a"
+    )
+    b: float | None = optional("The teacher's b, or a cosine's offset.", "X", place="score.b")
     ignore_uncertainty: bool = option(
-        "Leave out a variance in the checkpoint that its layout does not read.", default=False
+        "Leave out a variance in the checkpoint that its layout does not read.",
+        default=False,
+        place="model.ignore_uncertainty",
     )
 
 
@@ -56,10 +65,13 @@ class ModelArguments(ModelOptions):
     """The fields of a ModelSource."""
 
     projectors: Projectors = option(
-        "The checkpoint (or twice, .onnx: text, then video).", FILES, positional=True
+        "The checkpoint (or twice, .onnx: text, then video).",
+        FILES,
+        positional=True,
+        place="model.projectors",
     )
     poly: File | Polynomial | None = optional(
-        "The polynomial, if the checkpoint has none.", FILE, positional=True
+        "The polynomial, if the checkpoint has none.", FILE, positional=True, place="score.poly"
     )
 
 

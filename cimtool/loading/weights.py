@@ -68,6 +68,14 @@ TRAINED = {"weight", "bias", "running_mean", "running_var"}
 PARAMETERS = {*TRAINED, "num_batches_tracked", "eps"}
 
 
+class UnknownLayers(ArgumentError):
+    """Layers that no layout reads: `found` says which, `by_map` the way by a layer map."""
+
+    def __init__(self, found: ArgumentError, by_map: ArgumentError):
+        super().__init__("{}; {}", found, by_map)
+        self.found, self.by_map = found, by_map
+
+
 @dataclass(frozen=True)
 class Weights:
     """Arrays of one projector by their key (`trunk.0.weight`), in the order of the file.
@@ -295,15 +303,19 @@ def _keys_of(
     tops = list(dict.fromkeys((unwrapped(key) or key).split(".")[0] for key in arrays))
     name = table()
     wanted = named.prefix or f"{name}_proj"
-    raise ArgumentError(
-        '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '
-        '([{}] prefix = "{}"){}',
-        checkpoint.file,
-        wanted,
-        ", ".join(tops[:8]) or "nothing (no tensors)",
-        name,
-        _prefix_below(arrays, modality),
-        nearest(wanted, tops) if named.prefix else "",
+    raise UnknownLayers(
+        ArgumentError(
+            '{}: holds no weights under "{}."; its keys start with {}',
+            checkpoint.file,
+            wanted,
+            ", ".join(tops[:8]) or "nothing (no tensors)",
+        ),
+        ArgumentError(
+            'name them with {layer_map} ([{}] prefix = "{}"){}',
+            name,
+            _prefix_below(arrays, modality),
+            nearest(wanted, tops) if named.prefix else "",
+        ),
     )
 
 

@@ -4,22 +4,26 @@ of the layer that makes mu.
 Distances depend on differences of mu only, so one vector may be taken from both sides. The middle
 between the ends over calibration rows needs the fewest levels, which all dimensions share. A cosine
 does not allow it.
+
+A variance that is the same for all rows becomes a constant: a layer of zeros would take arrays.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, single
-from cimtool.ir.arithmetic import Add, Mvm, Store, scalar
+from cimtool.base.arrays import Array, FloatArray, single
+from cimtool.ir.arithmetic import Add, Arrange, Mvm, Store, scalar
 from cimtool.ir.backends import FOLD
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.quantized import QuantizedMvm
-from cimtool.ir.source import BatchNorm, DistanceScore, Inclusion, PolynomialScore
+from cimtool.ir.source import BatchNorm, DistanceScore, Exp, Inclusion, PolynomialScore
+from cimtool.ir.types import rows_of_item
 from cimtool.passes.base import Job, Pass, require_room
 from cimtool.passes.calibrate import SMALLEST_EXPONENT
 from cimtool.simulation.simulator import Simulator
@@ -30,13 +34,13 @@ CENTRE_BITS = 20
 
 @dataclass(frozen=True)
 class FoldPass(Pass):
-    """Take batch normalisation out and, for distances, centre mu on both sides.
+    """Take batch normalisation and constant variances out and, for distances, centre mu.
 
     `CalibratePass` refuses by name values that are not finite here.
     """
 
     name = "folded"
-    doing = "folding batch normalisation and the common centre"
+    doing = "folding batch normalisation, constant variances and the common centre"
     requires = Level.TRAINED
     leaves = Level.FLOAT
 
@@ -52,7 +56,7 @@ class FoldPass(Pass):
             lo = np.min([one.min(axis=0) for one in mu], axis=0)
             hi = np.max([one.max(axis=0) for one in mu], axis=0)
             centre = round_to_bits((lo + hi) / 2, CENTRE_BITS)
-        return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre)))
+        return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre, job.note)))
 
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
@@ -62,11 +66,14 @@ def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
 
 
 class Folding(Builder):
-    """Builds a folded projector; `centre` is taken off mu if there is one."""
+    """Builds a folded projector; `centre` is taken off mu if there is one.
 
-    def __init__(self, graph: Graph, centre: FloatArray | None):
+    `note` takes a line on each layer that became a constant.
+    """
+
+    def __init__(self, graph: Graph, centre: FloatArray | None, note: Callable[[str], None]):
         super().__init__(graph.name, graph.inputs, graph.calibration)
-        self.centre = centre
+        self.centre, self.note = centre, note
         inner = (name for node in graph.nodes for name in node.inputs)
         self.readers = Counter([*inner, *graph.outputs.values()])
 
@@ -100,9 +107,57 @@ def batch_norm(builder: Folding, op: BatchNorm, node: Node, inputs: tuple[str, .
     return builder.add(layer.name, folded, *layer.inputs)
 
 
+@FOLD.rule(Exp)
+def variance(builder: Folding, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
+    """The variance itself if a layer of zeros makes it, so that no row changes it."""
+    row = _constant(builder, inputs[0])
+    if row is None:
+        return keep(builder, op, node, inputs)
+    return _same_for_all(builder, node.name, op.run(row))
+
+
+def _same_for_all(builder: Folding, name: str, row: Array) -> str:
+    """Add the row [N] for each item: a sum of any number of the item, times 0, and constants."""
+    (x,) = builder.inputs
+    rows, _ = rows_of_item(builder.types[x].shape[0])
+    number = builder.add(f"{name}.row", Arrange(rows, np.zeros((1, 1), np.int64)), x)
+    return builder.add(name, Add((scalar(0.0),), row), number)
+
+
+def _constant(builder: Folding, value: str) -> Array | None:
+    """The row [N] that a value is for all rows, as a layer of zeros makes it; None if rows differ.
+
+    The value is the layer's, or one that operations on it alone make.
+    """
+    after = list[Op]()
+    node = builder.by_name.get(value)
+    while node is not None and not isinstance(node.op, Mvm) and len(node.inputs) == 1:
+        after.append(node.op)
+        node = builder.by_name.get(node.inputs[0])
+    if node is None or not isinstance(node.op, Mvm) or isinstance(node.op, QuantizedMvm):
+        return None
+    shapes = (builder.types[name].shape for name in (node.name, value))
+    if node.op.weight.any() or any(rows_of_item(shape[0])[0] > 1 for shape in shapes):
+        return None
+    row = node.op.bias[None]
+    for op in reversed(after):
+        row = op.run(row)
+    builder.note(
+        f"{builder.name}.{node.name}: its weights are zeros, so that all rows have one variance: "
+        "it takes no array"
+    )
+    constant: Array = row[0]
+    return constant
+
+
 @FOLD.rule(Store)
-def without_centre(builder: Folding, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
-    """Take the centre off a stored mu: in the bias of the layer before, or else off the values."""
+def stored(builder: Folding, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
+    """Take the centre off mu: in the bias of the layer before, or else off the values.
+
+    A log-variance that a layer of zeros makes becomes a constant.
+    """
+    if op.role == "logvar" and (row := _constant(builder, inputs[0])) is not None:
+        return builder.add(node.name, op, _same_for_all(builder, "logvar.same", row))
     centre = builder.centre
     if centre is None or op.role != "mu":
         return keep(builder, op, node, inputs)

@@ -35,7 +35,10 @@ DEFAULT_SAMPLES = 10
 
 @dataclass(frozen=True, eq=False)
 class SampledProbabilities(MatchProbabilities):
-    """Estimates for all pairs, each [n, m] float64; of one sample the standard error is NaN."""
+    """Estimates for all pairs, each [n, m] float64, or for some, each [P].
+
+    Of one sample the standard error is NaN.
+    """
 
     standard_error_of_logit: FloatArray
 
@@ -100,6 +103,52 @@ def monte_carlo(
             done = n * held.start + some[-1].stop * (held.stop - held.start)
             if some[-1].stop - some[0].start < n or held.stop - held.start < m:
                 countdown.tell(f"Monte Carlo: {done:,} of {n * m:,} pairs", done, n * m)
+    return SampledProbabilities(log_p, log_1mp, error)
+
+
+def monte_carlo_of_pairs(
+    text: Gaussians,
+    video: Gaussians,
+    sigmoid: tuple[float, float],
+    pairs: tuple[IntArray, IntArray],
+    samples: int = DEFAULT_SAMPLES,
+    seed: int = 0,
+) -> SampledProbabilities:
+    """Estimate `pairs` alone, rows of texts [P] in order and of videos [P], by (a, b); all are [P].
+
+    An item has the draws that `monte_carlo` gives it. Raises CimError as that does.
+    """
+    check_samples(samples)
+    text, video = centred(text, video)
+    texts, videos = pairs
+    log_p, log_1mp, error = (np.empty(len(texts)) for _ in range(3))
+    for held in blocks(len(video), _VIDEO_POINTS // samples):
+        rows_v = np.arange(held.start, held.stop)
+
+        def drawn(part: slice, rows_v: IntArray = rows_v) -> FloatArray:
+            return draw(video[rows_v[part]], "video", rows_v[part], samples, seed)
+
+        parts = list(blocks(len(rows_v), _NEAR_POINTS // samples))
+        points = np.concatenate(side_by_side(drawn, parts))
+        of_block = np.flatnonzero((videos >= held.start) & (videos < held.stop))
+        starts = np.flatnonzero(np.diff(texts[of_block], prepend=-1))
+        by_text = np.split(of_block, starts[1:]) if len(of_block) else []
+
+        def fill(
+            some: slice, points: FloatArray = points, first: int = held.start,
+            by_text: list[IntArray] = by_text,
+        ) -> None:  # fmt: skip
+            for of_text in by_text[some]:
+                row = texts[of_text[:1]]
+                z_t = draw(text[row], "text", row, samples, seed)
+                for part in blocks(len(of_text), _NEAR_POINTS // samples):
+                    few = of_text[part]
+                    # Sample-major, as in `monte_carlo`.
+                    z_v = np.ascontiguousarray(points[videos[few] - first].transpose(1, 0, 2))
+                    found = mean_of_sigmoids(_sigmoid_inputs(z_t, z_v, *sigmoid))
+                    log_p[few], log_1mp[few], error[few] = (one[0] for one in found)
+
+        side_by_side(fill, list(blocks(len(by_text), _TOLD)))
     return SampledProbabilities(log_p, log_1mp, error)
 
 

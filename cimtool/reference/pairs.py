@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
 from cimtool.base.threads import map_rows
 from cimtool.reference.measures import RELIABILITY, SURENESS
+from cimtool.reference.pair_draw import PairDraw
 from cimtool.reference.queries import Queries, both_sides
 from cimtool.reference.truth import Truth
 
@@ -61,22 +62,23 @@ def sureness(scores: Array, truth: Truth) -> Queries:
     return both_sides({SURENESS: (of_text, of_video)})
 
 
-def probabilities(logits: Array, truth: Truth) -> Queries:
+def probabilities(logits: Array, truth: Truth, drawn: PairDraw | None = None) -> Queries:
     """The losses of matching probabilities, and their reliability, of each text.
 
     `logits` [n, m] are of the probability that a pair matches. `nll` [n] and `brier` [n] are means
     over right pairs and over wrong ones, half each. The reliability [n, BINS, 3] has the weight of
     the text's pairs in each bin, and that weight times predicted and observed probability. All are
-    NaN for a text without right pairs, or without wrong ones.
+    NaN for a text without right pairs, or without wrong ones. With `drawn` all are estimated from
+    these pairs.
     """
     n, m = logits.shape
-    inner = bin_ends(logits, truth)
+    inner = bin_ends(logits, truth, drawn)
     nll, brier = np.full((2, n), np.nan)
     bins = np.full((n, BINS, 3), np.nan)
 
     def measure(rows: slice) -> None:
         part, right = logits[rows], truth.right_pairs(rows)
-        weight, asked = _weights(right, ~truth.itself(rows))
+        weight, asked = _weights(right, ~truth.itself(rows), _stands_for(drawn, rows))
         far = np.exp(-np.abs(part))
         p = np.where(part >= 0, 1.0, far) / (1 + far)
         loss = np.log1p(far) + np.maximum(np.where(right, -part, part), 0)  # -ln p, -ln(1 - p)
@@ -95,19 +97,22 @@ def probabilities(logits: Array, truth: Truth) -> Queries:
     return Queries({"nll": nll, "brier": brier, RELIABILITY: bins})
 
 
-def bin_ends(logits: Array, truth: Truth) -> FloatArray:
-    """The logits [BINS - 1] between bins of equal weight, from right pairs and some wrong ones."""
+def bin_ends(logits: Array, truth: Truth, drawn: PairDraw | None = None) -> FloatArray:
+    """The logits [BINS - 1] between bins of equal weight, from right pairs and some wrong ones.
+
+    Wrong pairs are evenly chosen, or those `drawn`.
+    """
     n, m = logits.shape
     values, weights = [], []
-    apart = max(1, n * m // BINNED)
+    apart = max(1, n * m // BINNED) if drawn is None else 1
     while math.gcd(apart, m) > 1:  # or they would be of few videos
         apart += 1
     for rows, right, candidate in _blocks(truth, n, m):
-        weight, asked = _weights(right, candidate)
+        weight, asked = _weights(right, candidate, _stands_for(drawn, rows))
         start = -(rows.start * m) % apart
         some = np.zeros(weight.size, bool)
         some[start::apart] = True
-        some = some.reshape(weight.shape) & candidate & ~right & asked[:, None]
+        some = some.reshape(weight.shape) & (weight > 0) & ~right & asked[:, None]
         own = right & asked[:, None]
         values.append(np.concatenate([logits[rows][own], logits[rows][some]]))
         weights.append(np.concatenate([weight[own], apart * weight[some]]))
@@ -127,11 +132,20 @@ def _blocks(truth: Truth, n: int, m: int) -> Iterator[tuple[slice, BoolArray, Bo
         yield rows, truth.right_pairs(rows), ~truth.itself(rows)
 
 
-def _weights(right: BoolArray, candidate: BoolArray) -> tuple[FloatArray, BoolArray]:
+def _stands_for(drawn: PairDraw | None, rows: slice) -> FloatArray | float:
+    """The number of its text's pairs that each pair of some texts stands for: 1 without a draw."""
+    return 1.0 if drawn is None else drawn.stands_for[rows]
+
+
+def _weights(
+    right: BoolArray, candidate: BoolArray, stands_for: FloatArray | float
+) -> tuple[FloatArray, BoolArray]:
     """The weight of each pair of some texts, and the texts that have right and wrong pairs."""
-    wrong = candidate & ~right
-    counts = [mask.sum(axis=1) for mask in (right, wrong)]
+    masks = right * stands_for, (candidate & ~right) * stands_for
+    counts = [mask.sum(axis=1) for mask in masks]
     asked = (counts[0] > 0) & (counts[1] > 0)
-    of_right, of_wrong = (0.5 / np.maximum(count, 1)[:, None] for count in counts)
-    weight = np.where(right, of_right, np.where(wrong, of_wrong, 0.0))
-    return weight, asked
+    of_right, of_wrong = (
+        mask * (0.5 / np.where(count > 0, count, 1.0))[:, None]
+        for mask, count in zip(masks, counts, strict=True)
+    )
+    return of_right + of_wrong, asked

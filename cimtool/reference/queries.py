@@ -19,6 +19,7 @@ from cimtool.base.intervals import Change, Interval
 from cimtool.reference.bootstrap import RESAMPLES, QueryCounts, Samples, interval, resamples
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
 from cimtool.reference.metrics import ReferenceScores
+from cimtool.reference.pair_draw import PairDraw
 
 Metrics = dict[str, FloatArray]
 """Metrics by name, each with a value per resample [B]."""
@@ -119,6 +120,22 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
         "same_best": reference.same_best(scores),
     }
     text["spearman"] = reference.spearman(scores)
+    return Queries(text).merged(both_sides(of_both))
+
+
+def compared_on(drawn: PairDraw, scores: Array, reference: ReferenceScores) -> Queries:
+    """The same estimated from the `drawn` pairs, without what takes all of them.
+
+    Scores [n, m] of other pairs count for the best item alone.
+    """
+    difference = drawn.of(scores) - drawn.of(reference.scores)
+    texts, videos = drawn.of_texts, drawn.of_videos
+    text = {"logit_squares": texts.means(difference * difference), "bias": texts.means(difference)}
+    of_both = {
+        "centred_squares": (texts.variances(difference), videos.variances(difference)),
+        "spread": reference.spread,
+        "same_best": reference.same_best(scores),
+    }
     return Queries(text).merged(both_sides(of_both))
 
 

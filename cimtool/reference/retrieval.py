@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS
 from cimtool.reference.metrics import ReferenceScores, best_ranks, graded_hits, ranks
+from cimtool.reference.pair_draw import PairDraw
 from cimtool.reference.pairs import probabilities, sureness
 from cimtool.reference.queries import Queries, once
 from cimtool.reference.truth import Truth, alike
@@ -98,12 +99,15 @@ def after_shortlist(
     return Queries(queries.text | retrieved(left, truth).text | same, queries.video)
 
 
-def measured(scores: Array, truth: Truth, of_logit: bool) -> Queries:
-    """Rank every query of `scores` [n, m]; if they are logits, also measure the probabilities."""
+def measured(scores: Array, truth: Truth, of_logit: bool, drawn: PairDraw | None = None) -> Queries:
+    """Rank every query of `scores` [n, m]; if they are logits, also measure the probabilities.
+
+    With `drawn` these are estimated from the pairs of a sample.
+    """
     found = retrieved(scores, truth)
     if not of_logit or not truth.ranks:
         return found
-    return found.merged(probabilities(scores, truth))
+    return found.merged(probabilities(scores, truth, drawn))
 
 
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:

@@ -18,6 +18,7 @@ from cimtool.base.options import (
     OneName,
     Record,
     Switched,
+    Topic,
     option,
     optional,
 )
@@ -40,20 +41,28 @@ class TeacherOptions(Record):
     data: EmbeddingsLike | None = optional(
         "Embeddings to draw pairs from.", EMBEDDINGS, positional=True
     )
-    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    layer_map: File | None = optional(
+        "Names of the layers (TOML).", FILE, flag="map", topic=Topic.MODEL
+    )
     logvar: float | None = optional(
-        "Instead of {projectors}: a trunk of random weights whose log-variances lie around X.", "X"
+        "Instead of {projectors}: a trunk of random weights whose log-variances lie around X.",
+        "X",
+        topic=Topic.MODEL,
     )
     gaussians: File | Mapping[str, Array] | None = optional(
-        "Instead of {data}: text_mu, text_logvar, video_... (or image_...)", NPZ
+        "Instead of {data}: text_mu, text_logvar, video_... (or image_...)", NPZ, topic=Topic.MODEL
     )
-    pairs: int = option("Pairs drawn.", default=300000)
-    matched: float = option("Share of right pairs.", default=0.9)
+    pairs: int = option("Pairs drawn.", default=300000, topic=Topic.DATA)
+    matched: float = option("Share of right pairs.", default=0.9, topic=Topic.DATA)
     labels: LabelKind = option("Kind of labels.", OneName(names=("mc", "exact")), default="exact")
     samples: int | None = optional("Monte Carlo samples per side (10).", "K")
-    a: float | None = optional("a of sigmoid(b - a D) [default: the model's].", "X")
-    b: float | None = optional("b of sigmoid(b - a D) [default: the model's].", "X")
-    seed: int = option("Seed of pairs and samples.", default=0)
+    a: float | None = optional(
+        "a of sigmoid(b - a D) [default: the model's].", "X", topic=Topic.MODEL
+    )
+    b: float | None = optional(
+        "b of sigmoid(b - a D) [default: the model's].", "X", topic=Topic.MODEL
+    )
+    seed: int = option("Seed of pairs and samples.", default=0, topic=Topic.DATA)
     output: File | None = optional("File of the teacher.", NPZ, short="o")
 
 
@@ -66,27 +75,38 @@ class FormOptions(Record):
         default=4,
     )
     ed_alone: bool = option(
-        "Leave out all terms with vd: one matrix product instead of six.", default=False
+        "Leave out all terms with vd: one matrix product instead of six.",
+        default=False,
+        topic=Topic.FIT,
     )
     tolerance: float | None = optional(
         "Error in logits that a lower degree may add, in the mean square [default: a tenth of the "
         "scatter of samples].",
         "X",
+        topic=Topic.FIT,
     )
-    alpha: float = option("Ridge penalty, on standardised features.", default=ALPHA)
-    scale_ed: float | None = optional("Divisor of ed [default: the teacher's].", "X")
-    scale_vd: float | None = optional("Divisor of vd [default: the teacher's].", "X")
-    seed: int = option("Seed of the held-out pairs.", default=0)
+    alpha: float = option(
+        "Ridge penalty, on standardised features.", default=ALPHA, topic=Topic.FIT
+    )
+    scale_ed: float | None = optional(
+        "Divisor of ed [default: the teacher's].", "X", topic=Topic.FIT
+    )
+    scale_vd: float | None = optional(
+        "Divisor of vd [default: the teacher's].", "X", topic=Topic.FIT
+    )
+    seed: int = option("Seed of the held-out pairs.", default=0, topic=Topic.FIT)
 
 
 class TrainingOptions(Record):
     """The options of a training; None leaves it to the loss, to `start`, or to what is usual."""
 
     modalities: Sequence[str] | None = optional(
-        "Arrays of {data} to use as text and video, such as text,audio.", NameList("A,B")
+        "Arrays of {data} to use as text and video, such as text,audio.",
+        NameList("A,B"),
+        topic=Topic.DATA,
     )
     held_out: float | None = optional(
-        "Share of {data} to validate on, without {validation} (0.1).", "X"
+        "Share of {data} to validate on, without {validation} (0.1).", "X", topic=Topic.DATA
     )
     test: float | None = optional("Share of {data} to set aside for tests, as test.npz.", "X")
     model: str | None = optional(
@@ -98,12 +118,20 @@ class TrainingOptions(Record):
     poly: File | None = optional("The polynomial to train on.", FILE)
     start: File | None = optional("A checkpoint to start from.", FILE)
     epochs: int | None = optional("Training epochs [default: the loss's].", "N")
-    batch: int | None = optional("Pairs per batch [default: the loss's].", "N")
-    learning_rate: float | None = optional("Learning rate [default: the loss's].", "X")
-    weight_decay: float | None = optional("Weight decay [default: the loss's].", "X")
-    optimizer: str | None = optional("adamw, or sgd (adamw).", "NAME")
-    seed: int | None = option("Seed of all random draws.", default=0)
-    device: str | None = optional("Train on cpu, cuda or cuda:N (cpu).", "NAME")
+    batch: int | None = optional(
+        "Pairs per batch [default: the loss's].", "N", topic=Topic.OPTIMISATION
+    )
+    learning_rate: float | None = optional(
+        "Learning rate [default: the loss's].", "X", topic=Topic.OPTIMISATION
+    )
+    weight_decay: float | None = optional(
+        "Weight decay [default: the loss's].", "X", topic=Topic.OPTIMISATION
+    )
+    optimizer: str | None = optional("adamw, or sgd (adamw).", "NAME", topic=Topic.OPTIMISATION)
+    seed: int | None = option("Seed of all random draws.", default=0, topic=Topic.OPTIMISATION)
+    device: str | None = optional(
+        "Train on cpu, cuda or cuda:N (cpu).", "NAME", topic=Topic.OPTIMISATION
+    )
     options: Mapping[str, Any] | None = optional(
         "An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
         KeyValues(),
@@ -119,9 +147,13 @@ class TrainOptions(TrainingOptions):
         "Folder of the run, or its best checkpoint (.pth).", DIR, positional=True, short="o"
     )
     qrels: File | None = optional(
-        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).", FILE
+        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).",
+        FILE,
+        topic=Topic.DATA,
     )
-    validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
+    validation: EmbeddingsLike | None = optional(
+        "Pairs that choose the best epoch.", NPZ, topic=Topic.DATA
+    )
     resume: bool = option("Continue an interrupted run in this folder.", default=False)
 
 

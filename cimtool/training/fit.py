@@ -25,6 +25,7 @@ from cimtool.base.options import (
     FILE,
     FILES,
     OneName,
+    Topic,
     Word,
     option,
     optional,
@@ -123,19 +124,27 @@ class FitOptions(FormOptions):
     projectors: Projectors | None = optional(
         "The checkpoint (or twice, .onnx: text, then video).", FILES
     )
-    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    layer_map: File | None = optional(
+        "Names of the layers (TOML).", FILE, flag="map", topic=Topic.MODEL
+    )
     data: EmbeddingsLike | None = optional("Embeddings for R@1 in the table.", EMBEDDINGS)
     qrels: File | None = optional(
-        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).", FILE
+        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).",
+        FILE,
+        topic=Topic.MEASUREMENT,
     )
     target: File | Target | None = optional(
         "Target for the energy per item in the table.", Word("NAME|FILE")
     )
     output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
     pt_keys: PtKeys | None = optional(
-        "Keys of a .pt: coeff and bias, or c and b [default: coeff].", OneName(names=PT_KEYS)
+        "Keys of a .pt: coeff and bias, or c and b [default: coeff].",
+        OneName(names=PT_KEYS),
+        topic=Topic.WRITTEN,
     )
-    report: File | None = optional("Folder of its report [default: beside it].", DIR)
+    report: File | None = optional(
+        "Folder of its report [default: beside it].", DIR, topic=Topic.WRITTEN
+    )
 
 
 @keeping_inputs

@@ -489,7 +489,7 @@ def _model(
         numbers = pairs.text.numel() + pairs.video.numel()
         widths = pairs.text.shape[1], pairs.video.shape[1]
         model = kind(**{**kind.sizes(numbers, *widths), **options})
-        return model.for_few_pairs() if few(pairs) and "linear" not in options else model
+        return model.for_few_pairs(options, *widths) if few(pairs) else model
     run = start.config if start.config.get("model") == kind.name else {}
     names = kind.model_fields
     before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}

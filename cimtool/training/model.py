@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from torch import nn
@@ -34,6 +34,9 @@ FEW_PAIRS = 2000
 
 Random weights learn less from so few than the maps have (docs/training.md).
 """
+
+LINEAR_DIMENSIONS = 128
+"""Dimensions of linear maps at most, unless a model says its own; narrower rows have fewer."""
 
 WEIGHTS = 2.0
 """Weights of a model for each number of the rows that train it, at most."""
@@ -91,8 +94,11 @@ class ProjectorModel(Options, Named):
         """The option for which nothing can be trained, for an error; empty if it is not set."""
         return ""
 
-    def for_few_pairs(self) -> Self:
-        """The same model for few pairs of two modalities: started from linear maps if it can."""
+    def for_few_pairs(self, given: Collection[str], text: int, video: int) -> Self:
+        """The same model for few pairs of two modalities: started from linear maps if it can.
+
+        Options that are `given` stay; `text` and `video` are the widths of rows.
+        """
         return self
 
     def begin(self, towers: TwoTower, fit: LinearFit, pairs: Pairs) -> None:

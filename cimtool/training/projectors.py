@@ -43,7 +43,7 @@ from cimtool.training.job import TrainingJob, few, make_job
 from cimtool.training.linear_fit import FOLDS, fit_linear
 from cimtool.training.linear_start import LinearFit
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
-from cimtool.training.model import ProjectorModel
+from cimtool.training.model import LINEAR_DIMENSIONS, ProjectorModel
 from cimtool.training.page import retrieval_page
 from cimtool.training.pairs import Pairs, draw_batches, full_batches
 from cimtool.training.polynomial import checkpoint_values, fitted_range
@@ -71,9 +71,6 @@ from cimtool.training.trainer import (
 
 OUTSIDE = 0.01
 """Share of held-out pairs beyond the polynomial's band above which another is to be fitted."""
-
-LINEAR_DIMENSIONS = 128
-"""Dimensions of the linear maps that stand beside a model that does not start from them."""
 
 BAND_TEXTS = 1024
 """Texts that a band is measured on, at most."""

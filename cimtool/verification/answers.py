@@ -15,6 +15,7 @@ from cimtool.verification.bits import REFERENCE_ROWS
 from cimtool.verification.headline import equal_text
 from cimtool.verification.layers import worst_clipping
 from cimtool.verification.margins import SIGMAS
+from cimtool.verification.references import Scatter
 from cimtool.verification.report import Report
 
 STATUSES = {
@@ -163,7 +164,7 @@ def floor_sentence(report: Report) -> str | None:
     score = report.drift.score
     said = (
         f"Monte Carlo at K={scatter.samples} is off by {scatter.centred_error:.4g} (centred "
-        f"{score} RMSE)"
+        f"{score} RMSE{_drawn_text(report, scatter)})"
     )
     if scatter.samples > 1:
         said += (
@@ -181,6 +182,20 @@ def floor_sentence(report: Report) -> str | None:
     if equal is not None:
         said += f"; beside the compiled model it {equal_text(equal)}"
     return f"{said}."
+
+
+def _drawn_text(report: Report, scatter: Scatter) -> str:
+    """The pairs that Monte Carlo was sampled on, with the interval; empty for all pairs."""
+    if scatter.drawn is None:
+        return ""
+    drawn, pairs = scatter.drawn
+    name = f"Monte Carlo (K={scatter.samples})"
+    (row,) = (one for one in report.drift.rows if one.stage == name)
+    ends = row.intervals["centred_rmse"]
+    return (
+        f", 95% [{ends.low:.4g}, {ends.high:.4g}], estimated from {drawn:,} of {pairs:,} pairs: "
+        "right ones, the nearest wrong ones and random others"
+    )
 
 
 def margin_sentences(report: Report) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
     """
     if options.junit is not None:
         remove_earlier(Path(options.junit))
-    references = References(options.reference, options.samples, options.seed)
+    references = References(options.reference, options.samples, options.seed, options.all_pairs)
     bundle = open_bundle(options.bundle)
     folder = bundle.folder if options.report is None else Path(options.report)
     earlier = earlier_of(options.baseline, options.tolerance, folder)
@@ -54,7 +54,7 @@ def compare(options: CompareOptions, say: Say = silent) -> BundleComparison:
     With a file `qrels`, pairs graded above 0 are right; `distractors` and `gallery` are as in
     `verify`. Raises CheckFailed if a bit differs.
     """
-    references = References(options.reference, options.samples, options.seed)
+    references = References(options.reference, options.samples, options.seed, options.all_pairs)
     bundles = [open_bundle(bundle) for bundle in options.bundles]
     asked = options.data, options.qrels, options.distractors
     rows = [ranked_data(one.model, *asked) for one in bundles]

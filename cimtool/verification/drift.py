@@ -23,6 +23,7 @@ from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
+from cimtool.reference.pair_draw import PairDraw
 from cimtool.reference.queries import (
     MetricsOf,
     Queries,
@@ -30,6 +31,7 @@ from cimtool.reference.queries import (
     Uncertainty,
     both_sides,
     compared,
+    compared_on,
     differing,
     independent,
     led,
@@ -96,6 +98,7 @@ class DriftTable:
         self._reference = None if reference is None else self._ready(reference)
         self._float: ReferenceScores | None = None
         self._monte_carlo: ReferenceScores | None = None
+        self._drawn: PairDraw | None = None  # the pairs that Monte Carlo was sampled on
         self._before: ReferenceScores | None = self._reference
         self._last: Queries | None = None  # of the scores before, in all that the next ones have
         self._mean: FloatArray | None = None
@@ -126,12 +129,22 @@ class DriftTable:
             self.against = self._with_means(queries, text_mu, video_mu)
         self._append(stage, self.against)
 
-    def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
-        """Append the row of Monte Carlo beside another reference."""
-        queries = measured(scores, self.truth, self.of_logit)
+    def add_monte_carlo(
+        self, stage: str, scores: FloatArray, drawn: PairDraw | None = None
+    ) -> None:
+        """Append the row of Monte Carlo beside another reference.
+
+        With `drawn`, only these pairs were sampled: errors are estimated from them.
+        """
+        queries = measured(scores, self.truth, self.of_logit, drawn)
         if self._reference is not None:
-            queries = queries.merged(compared(scores, self._reference))
-        self._monte_carlo = self._ready(scores)
+            found = (
+                compared(scores, self._reference)
+                if drawn is None
+                else compared_on(drawn, scores, self._reference)
+            )
+            queries = queries.merged(found)
+        self._monte_carlo, self._drawn = self._ready(scores), drawn
         self._append(stage, queries)
 
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
@@ -200,8 +213,16 @@ class DriftTable:
             }
             found = found.merged(both_sides(of_float))
         if self._monte_carlo is not None:
-            found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
+            found.text["monte_carlo_squares"] = self._from_monte_carlo(scores)
         return found
+
+    def _from_monte_carlo(self, scores: FloatArray) -> FloatArray:
+        """Mean squared difference of each text's scores from Monte Carlo's, [n]."""
+        assert self._monte_carlo is not None
+        if self._drawn is None:
+            return self._monte_carlo.squares(scores)
+        difference = self._drawn.of(scores) - self._drawn.of(self._monte_carlo.scores)
+        return self._drawn.of_texts.means(difference * difference)
 
     def _with_means(self, found: Queries, text: Array, video: Array) -> Queries:
         """Add the metrics of the means, after adding back the common mean that `fold` took off.

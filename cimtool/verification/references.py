@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.modality_names import name_of
 from cimtool.base.named import unknown
@@ -20,8 +20,17 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import ReferenceScores, centred_rmse, on_grid
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES, check_samples, monte_carlo
+from cimtool.reference.montecarlo import (
+    DEFAULT_SAMPLES,
+    SampledProbabilities,
+    check_samples,
+    monte_carlo,
+    monte_carlo_of_pairs,
+)
+from cimtool.reference.pair_draw import PairDraw, draw_pairs
+from cimtool.reference.queries import compared_on, once
 from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
 
 ReferenceKind = Literal["exact", "mc"]
@@ -30,7 +39,7 @@ KINDS: tuple[str, ...] = get_args(ReferenceKind)
 EXACT = "exact"
 
 FLOOR_SEEDS = 5
-FLOOR_ITEMS = 256
+FLOOR_ITEMS = 128
 """Seeds whose scatter is measured, and the texts and videos that it is measured on."""
 
 
@@ -60,7 +69,8 @@ class Scatter:
     `centred_error` is without the mean error within each query, in the worse direction. It, `rmse`
     and `top1_agreement` are against the exact score on all pairs, with a `floor` over seeds. Where
     the exact score was not asked for these are None, and `centred_error` is the standard deviation
-    over the floor's seeds, on its pairs.
+    over the floor's seeds, on its pairs. `drawn` are the number of pairs by which errors on all
+    pairs are estimated, and the number of these; None if all were sampled.
     """
 
     samples: int
@@ -69,6 +79,7 @@ class Scatter:
     rmse: float | None = None
     top1_agreement: float | None = None
     floor: Floor | None = None
+    drawn: tuple[int, int] | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -83,11 +94,15 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class TeacherScores:
-    """The references' scores [n, m]; `exact` is None if it was not asked for."""
+    """The references' scores [n, m]; `exact` is None if it was not asked for.
+
+    If only `drawn` pairs were sampled, `monte_carlo` has the exact score of the others.
+    """
 
     exact: FloatArray | None
     monte_carlo: FloatArray
     scatter: Scatter
+    drawn: PairDraw | None = None
 
 
 @dataclass(eq=False)
@@ -95,12 +110,14 @@ class References:
     """Reference scores, kept for the next bundle of the same trained model.
 
     Raises CimError for a kind that is none, samples or a seed out of range, also where a and b turn
-    out not to be known. If Monte Carlo is the reference, one sample is too few.
+    out not to be known. If Monte Carlo is the reference, one sample is too few. Beside the exact
+    score a head that approximates it has Monte Carlo on a sample of pairs, without `all_pairs`.
     """
 
     kind: ReferenceKind = "exact"
     samples: int = DEFAULT_SAMPLES
     seed: int = 0
+    all_pairs: bool = False
     _key: tuple[Any, ...] = field(default=(), init=False)
     _known: TeacherScores | None = field(default=None, init=False)
 
@@ -131,62 +148,123 @@ class References:
         video: Gaussians,
         model: ModelCard,
         say: Say,
-        leave_one_out: bool = False,
+        truth: Truth | None = None,
     ) -> TeacherScores | None:
         """The references' scores; None if a or b is not known.
 
-        Scores are logits, or probabilities for a head that predicts those. With `leave_one_out` an
-        item is no candidate for its own best, in agreements.
+        Scores are logits, or probabilities for a head that predicts those. `truth` has the right
+        pairs, which are in every sample of pairs, and tells whether an item is a candidate for its
+        own best, in agreements; without it Monte Carlo is on all pairs.
         """
         if model.a is None or model.b is None:
             return None
-        settings = (model.a, model.b, model.head.predicts_logit, leave_one_out)
+        alone = truth is not None and truth.leave_one_out
+        some = None if self.all_pairs or not model.head.is_surrogate else truth
+        settings = (model.a, model.b, model.head.predicts_logit, alone, some is not None)
         key: tuple[Any, ...] = (*settings, text.mu, text.s, video.mu, video.s)
         if self._known is None or not all(
             np.array_equal(one, other) for one, other in zip(self._key, key, strict=True)
         ):
-            self._known, self._key = self._compute(text, video, *settings, say), key
+            scoring = _Scoring(text, video, model.a, model.b, model.head.predicts_logit)
+            self._known, self._key = self._compute(scoring, alone, some, say), key
         return self._known
 
     def _compute(
-        self,
-        text: Gaussians,
-        video: Gaussians,
-        a: float,
-        b: float,
-        fit_logit: bool,
-        leave_one_out: bool,
-        say: Say,
+        self, scoring: _Scoring, leave_one_out: bool, truth: Truth | None, say: Say
     ) -> TeacherScores:
-        def sample(items: int | None, seed: int, say: Say = silent) -> tuple[FloatArray, Array]:
-            """Scores of the first `items` of both modalities, and their standard errors."""
-            found = monte_carlo(text[:items], video[:items], a, b, self.samples, seed, say)
-            if fit_logit:
-                return found.logit, found.standard_error_of_logit
-            p = np.exp(found.log_p)
-            # The delta method, back from the logit.
-            return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
-
-        pairs = f"{len(text)} x {len(video)} pairs"
-        say(f"{self.monte_carlo_name}: {pairs}")
-        sampled, error = sample(None, self.seed, say)
-        standard_error = float(np.sqrt(np.mean(error * error)))
-        sampled = on_grid(sampled)
-        del error  # as large as the scores
-        seeds = range(self.seed + 1, self.seed + FLOOR_SEEDS)  # the first one's are sampled
-        few = [sampled[:FLOOR_ITEMS, :FLOOR_ITEMS]]
-        few += [sample(FLOOR_ITEMS, seed)[0] for seed in seeds]
+        pairs = "{} x {} pairs".format(*scoring.shape)
         if self.kind == "mc":
-            scatter = Scatter(self.samples, standard_error, _centred_scatter(few))
+            say(f"{self.monte_carlo_name}: {pairs}")
+            sampled, error = self._sampled(scoring, say)
+            scatter = Scatter(self.samples, error, _centred_scatter(self._few(scoring, sampled)))
             return TeacherScores(None, sampled, scatter)
         say(f"{EXACT} score: {pairs}")
-        found = exact(text, video, a, b, say)
-        scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
-        del found
-        floor = _floor(ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out), few)
-        rmse, centred, agreement = _errors(ReferenceScores(scores, leave_one_out), sampled)
-        scatter = Scatter(self.samples, standard_error, centred, rmse, agreement, floor)
-        return TeacherScores(scores, sampled, scatter)
+        scores = scoring.exact(say)
+        reference = ReferenceScores(scores, leave_one_out)
+        drawn = None if truth is None else draw_pairs(scores, truth, self.seed)
+        if drawn is None:
+            say(f"{self.monte_carlo_name}: {pairs}")
+            sampled, error = self._sampled(scoring, say)
+            rmse, centred, agreement = _errors(reference, sampled)
+        else:
+            say(f"{self.monte_carlo_name}: {len(drawn):,} of {scores.size:,} pairs")
+            rows = drawn.texts, drawn.videos
+            values, errors = scoring.sampled_pairs(rows, self.samples, self.seed)
+            error = float(np.sqrt(drawn.of_texts.means(errors * errors).mean()))
+            sampled = scores.copy()
+            sampled[rows] = on_grid(values)
+            found = once(compared_on(drawn, sampled, reference))
+            names = ("logit_rmse", "centred_rmse", "top1_agreement")
+            rmse, centred, agreement = (found[name] for name in names)
+        few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out)
+        scatter = Scatter(
+            samples=self.samples,
+            standard_error=error,
+            centred_error=centred,
+            rmse=rmse,
+            top1_agreement=agreement,
+            floor=_floor(few, self._few(scoring, sampled if drawn is None else None)),
+            drawn=None if drawn is None else (len(drawn), scores.size),
+        )
+        return TeacherScores(scores, sampled, scatter, drawn)
+
+    def _sampled(self, scoring: _Scoring, say: Say) -> tuple[FloatArray, float]:
+        """Scores of all pairs, and the root mean square of their standard errors."""
+        sampled, errors = scoring.sampled(None, self.samples, self.seed, say)
+        return on_grid(sampled), float(np.sqrt(np.mean(errors * errors)))
+
+    def _few(self, scoring: _Scoring, sampled: FloatArray | None) -> list[FloatArray]:
+        """Scores of the first FLOOR_ITEMS items of both modalities by each seed.
+
+        `sampled` are those of all pairs by the first seed, if they are known.
+        """
+        seeds = range(self.seed, self.seed + FLOOR_SEEDS)
+        known = [] if sampled is None else [sampled[:FLOOR_ITEMS, :FLOOR_ITEMS]]
+        others = (scoring.sampled(FLOOR_ITEMS, self.samples, one)[0] for one in seeds[len(known) :])
+        return [*known, *others]
+
+
+@dataclass(frozen=True, eq=False)
+class _Scoring:
+    """Items of both modalities and their sigmoid; scores are logits, or else probabilities."""
+
+    text: Gaussians
+    video: Gaussians
+    a: float
+    b: float
+    fit_logit: bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.text), len(self.video)
+
+    def exact(self, say: Say) -> FloatArray:
+        """The exact scores [n, m], on the grid of ties."""
+        found = exact(self.text, self.video, self.a, self.b, say)
+        return on_grid(found.logit if self.fit_logit else np.exp(found.log_p))
+
+    def sampled(
+        self, items: int | None, samples: int, seed: int, say: Say = silent
+    ) -> tuple[FloatArray, FloatArray]:
+        """Scores of the first `items` of both modalities, and their standard errors."""
+        both = self.text[:items], self.video[:items]
+        return self._scores(monte_carlo(*both, self.a, self.b, samples, seed, say))
+
+    def sampled_pairs(
+        self, rows: tuple[IntArray, IntArray], samples: int, seed: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Scores of pairs [P], given by their rows, and their standard errors."""
+        sigmoid = self.a, self.b
+        return self._scores(
+            monte_carlo_of_pairs(self.text, self.video, sigmoid, rows, samples, seed)
+        )
+
+    def _scores(self, found: SampledProbabilities) -> tuple[FloatArray, FloatArray]:
+        if self.fit_logit:
+            return found.logit, found.standard_error_of_logit
+        p = np.exp(found.log_p)
+        # The delta method, back from the logit.
+        return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
 
 
 def _errors(reference: ReferenceScores, scores: FloatArray) -> tuple[float, float, float]:
@@ -269,7 +347,7 @@ def reference_scores(
     """
     if not model.head.is_sampled or model.a is None or model.b is None:
         return None
-    return references.of(*gaussians(features), model, say, data.alone)
+    return references.of(*gaussians(features), model, say, data.truth)
 
 
 def gaussians(features: Mapping[str, Features]) -> tuple[Gaussians, Gaussians]:

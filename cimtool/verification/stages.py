@@ -330,7 +330,8 @@ def _table(
         table = DriftTable(data.truth, scores, head.predicts_logit)
         table.add_reference(references.name, *means)
         if against.exact is not None:
-            table.add_monte_carlo(references.monte_carlo_name, against.monte_carlo)
+            name = references.monte_carlo_name
+            table.add_monte_carlo(name, against.monte_carlo, against.drawn)
     if without_cosine(data) is None:
         table.add_baseline(RAW, cosines(data.text, data.video))
         table.add_baseline(RAW_INT8, int8_products(data.text, data.video))

@@ -170,3 +170,42 @@ def test_a_malformed_word_ends_a_command_with_one_sentence(tmp_path: Path) -> No
     assert done.returncode == 2
     assert done.stderr.startswith('cimtool: error: NUMBA_CPU_FEATURES holds "garbage"; expected ')
     assert len(done.stderr.splitlines()) == 1
+
+
+ONCE = """
+import sys
+import numpy as np
+from pathlib import Path
+from cimtool.base import compiled
+
+@compiled.jit
+def scaled(x, factor):
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * factor
+    return total
+
+Path(sys.argv[1]).touch()
+while not Path(sys.argv[2]).exists():
+    pass
+assert scaled(np.ones(3), 2.0) == 6
+print(sum(scaled.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.thorough("loads the compiler in two processes")
+def test_two_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> None:
+    """Each waits until the other is ready; the second finds the code that the first has kept."""
+    (tmp_path / "kernel.py").write_text(ONCE, "utf-8")
+    environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    ready = [str(tmp_path / name) for name in ("one", "two")]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "kernel.py"), *places],
+            env=environ, stdout=subprocess.PIPE, text=True,
+        )
+        for places in (ready, ready[::-1])
+    ]  # fmt: skip
+    said = [one.communicate(timeout=120)[0] for one in processes]
+    assert [one.returncode for one in processes] == [0, 0]
+    assert sorted(said) == ["0\n", "1\n"]

@@ -133,3 +133,40 @@ def test_an_integer_is_no_other_number(value: object) -> None:
     assert str(error.value) == f"gallery is {value!r}; expected an integer of at least 2"
     with pytest.raises(CimError, match=r"seed is .*; expected an integer$"):
         Counted(items=2, seed=value)  # type: ignore[arg-type]
+
+
+class Chip(Record, topic="Chips"):
+    """Options of a topic, but for one."""
+
+    cells: int = option("Cells.", default=1)
+    name: str = option("The name.", "NAME", default="", topic="")
+
+
+class Built(Seeded, Chip):
+    """Options that keep their topics."""
+
+    rows: int = option("Rows.", default=1)
+
+
+class Tuned(Built, topic="Tuning"):
+    """Options that get the topic of their heir, but for its own."""
+
+    rate: float = option("The rate.", "X", default=0.1)
+    target: str = option("The target.", "NAME", default="", topic="")
+
+
+@pytest.mark.parametrize(
+    ("record", "topics"),
+    [
+        (Chip, {"cells": "Chips", "name": ""}),
+        (Built, {"seed": "", "cells": "Chips", "name": "", "rows": ""}),
+        (
+            Tuned,
+            dict.fromkeys(("seed", "cells", "name", "rows", "rate"), "Tuning") | {"target": ""},
+        ),
+    ],
+)
+def test_an_heirs_topic_is_that_of_what_it_inherits(
+    record: type[Record], topics: dict[str, str]
+) -> None:
+    assert {name: one.topic for name, one in options_of(record).items()} == topics

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,3 +122,32 @@ def test_where_folders_cannot_be_locked_nothing_is_removed(
     monkeypatch.setattr(fcntl, "flock", without)
     assert begin(tmp_path) == []
     assert list(tmp_path.iterdir()) == [left]
+
+
+def test_a_lock_that_is_held_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+    place, order = tmp_path / "new" / "kernel.lock", []
+
+    def second() -> None:
+        with partial.held(place, 60):
+            order.append("second")
+
+    with partial.held(place, 60):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(5 * partial.PAUSE)
+        with partial.held(place, 0.0):  # a process that was stopped stops no other one
+            order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_a_lock_that_cannot_be_made_is_gone_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refused(*of: object) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "open", refused)
+    with partial.held(tmp_path / "kernel.lock", 60):
+        assert not list(tmp_path.iterdir())

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, CimWarning
 from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, conditions_of, dies
+from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, conditions_of, dies, noise_of
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -131,3 +131,29 @@ def test_a_gallery_lies_on_arrays_by_the_bits_of_its_own_weights() -> None:
     settings = resolve(load_target("isaac-rram-128"), None, {})
     assert arrays_of(settings, "score.mu", 8).across == 32
     assert arrays_of(settings, "score.mu", 15).across == 16
+
+
+@pytest.mark.parametrize(
+    ("target", "warned"),
+    [
+        ("charge-16nm-princeton", True),
+        ("acim-7nm-tsmc", True),
+        ("isaac-rram-128", False),
+        ("dirc-rag-40nm", False),  # SRAM over ReRAM
+    ],
+)
+def test_errors_of_conductances_on_cells_of_sram_are_warned_of(
+    target: str, warned: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    noise_of(load_target(target), "neurram")
+    said = [str(one.message) for one in recwarn if one.category is CimWarning]
+    assert bool(said) == warned
+    if said:
+        assert f'target "{target}" has cells of ' in said[0]
+        assert "its noise has errors of one (programming); expected a noise model of" in said[0]
+
+
+def test_read_noise_fits_every_cell(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    (tmp_path / "n.toml").write_text('source = "a test"\ng_max = 1.0\n[read]\nsigma = 0.1\n')
+    noise_of(load_target("acim-7nm-tsmc"), tmp_path / "n.toml")
+    assert not recwarn

@@ -295,7 +295,8 @@ def test_no_polynomial_names_the_command_that_makes_one(
 ) -> None:
     sentence = refused(poly=None)
     assert sentence.startswith(f"{small_trunk.projectors}: holds no polynomial")
-    assert "`cimtool fit`" in sentence
+    assert "`cimtool teacher` and then `cimtool fit`" in sentence
+    assert "--head csd (b - a ed, which needs --a and --b) or --head cosine" in sentence
 
 
 def test_a_constant_polynomial_is_a_warning(

@@ -10,7 +10,6 @@ import pytest
 
 from cimtool.cli import run
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments.commands.train import GROUPS, command
 
 Printed = pytest.CaptureFixture[str]
 SIZES = [f"--set=model.{one}" for one in ("hidden=16", "width=8", "linear=false")]
@@ -256,15 +255,3 @@ def test_options_of_the_hardware_belong_together(
     given = ["--data", str(small_trunk.calibration), "-o", str(tmp_path / "run")]
     assert run(["train", *given, *more]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_each_option_of_the_help_has_its_group(capsys: Printed) -> None:
-    named = [name for names in GROUPS.values() for name in names]
-    options = {one.name for one in command.params} - {"verbose", "as_json", "debug", "max_memory"}
-    assert len(named) == len(set(named))
-    assert set(named) == options
-    assert run(["train", "--help"]) == 0
-    said = capsys.readouterr().out
-    places = [said.index(f"\n{title}:") for title in (*GROUPS, "Other options")]
-    assert places == sorted(places)
-    assert all(said.count(f"\n  {flag} ") == 1 for flag in ("--weight-bits", "--loss", "--json"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cimtool import api
+from cimtool.base import machine
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs import machines, raw_rows
 from cimtool.costs.bundle_cost import bundle_cost
@@ -98,7 +99,7 @@ def test_rows_of_two_widths_are_the_builds_own_query(monkeypatch: pytest.MonkeyP
 
 def test_a_core_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machines, "ENERGY_COUNTER", tmp_path / "none")
-    monkeypatch.setattr(machines, "CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine, "CPU_INFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: A fine CPU\n")
     core = measured_core(64, 2000)
     assert (core.name, core.power, core.rows, core.width) == ("A fine CPU", None, 2000, 64)
@@ -122,7 +123,7 @@ def test_the_energy_counter_gives_the_power(
 ) -> None:
     counts = iter((1_000_000, 31_000_000))
     monkeypatch.setattr(machines, "_energy_uj", lambda: next(counts))
-    monkeypatch.setattr(machines, "CPU_INFO", tmp_path / "none")
+    monkeypatch.setattr(machine, "CPU_INFO", tmp_path / "none")
     core = measured_core(64, 2000)
     assert core.name == "this CPU"
     assert core.power is not None

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from safetensors.numpy import save_file
 from tiny_encoders import (
     IMAGES,
     MOST,
@@ -70,12 +71,72 @@ def test_pooling_by_the_first_token(tmp_path: Path, lines: Path) -> None:
 
 
 MODULES: dict[str, tuple[Any, str]] = {
-    "a dense layer": ([{"type": "sentence_transformers.models.Dense"}], "has a module Dense"),
+    "a dense layer of states": (
+        [{"type": "x.Dense", "path": "d"}, {"type": "x.Pooling", "path": "1_Pooling"}],
+        "has Dense, Pooling; expected the order Transformer, Pooling, Dense, Normalize",
+    ),
+    "a dense layer that is missing": ([{"type": "x.Dense", "path": "d"}], "there is no such file"),
     "code of its own": ([{"type": "custom.Evil"}], "has a module Evil; expected Transformer"),
     "no list": ({"type": "x"}, "is no list of modules"),
     "a path outside": ([{"type": "x.Pooling", "path": "../.."}], "is not a path below the folder"),
     "other pooling": ([{"type": "x.Pooling", "path": "max"}], "pools otherwise than by the mean"),
 }
+
+
+def with_dense(folder: Path, activation: str = "Tanh", **arrays: np.ndarray) -> Path:
+    """Put a Dense module between the pooling and the norm of an encoder's folder."""
+    save_file(arrays, folder / "2_Dense.safetensors")
+    place = folder / "2_Dense"
+    place.mkdir(exist_ok=True)
+    (folder / "2_Dense.safetensors").rename(place / "model.safetensors")
+    function = f"torch.nn.modules.activation.{activation}"
+    write_json(place / "config.json", {"activation_function": function})
+    listed = json.loads((folder / "modules.json").read_text())
+    dense = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    write_json(folder / "modules.json", [*listed[:2], dense, listed[2]])
+    return folder
+
+
+def test_a_dense_module_follows_the_pooling(tmp_path: Path, lines: Path) -> None:
+    weight = np.random.default_rng(5).normal(size=(4, TABLE.shape[1])).astype(np.float32)
+    bias = np.arange(4, dtype=np.float32) / 4
+    folder = write_text_encoder(tmp_path / "dense")
+    plain = folder / "modules.json"
+    listed = json.loads(plain.read_text())
+    write_json(plain, listed[:2])  # means, not at unit norm
+    means = embedded(folder, lines).astype(np.float64)
+    write_json(plain, listed)
+    with_dense(folder, **{"linear.weight": weight, "linear.bias": bias})
+    wanted = np.tanh(means @ weight.T + bias)
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(embedded(folder, lines), wanted, atol=2e-6)
+    told = json.loads((tmp_path / "rows.npy.provenance.json").read_text())
+    assert "2_Dense/model.safetensors" in told["rows"]["text"]["encoder"]["files"]
+
+
+WEIGHT = np.ones((4, TABLE.shape[1]), np.float32)
+NOT_DENSE: dict[str, tuple[dict[str, Any], str]] = {
+    "other layers": ({"linear.weight": WEIGHT, "more": WEIGHT}, "is no Dense module; expected"),
+    "another width": (
+        {"linear.weight": np.ones((4, 9), np.float32)},
+        "gives rows of 5 numbers, and the Dense module after it takes 9; expected as many",
+    ),
+    "a vector": ({"linear.weight": WEIGHT[0]}, r"linear.weight has shape \[5\] and linear.bias"),
+    "an activation": ({"linear.weight": WEIGHT, "activation": "GELU"}, 'function "torch.*GELU" is'),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_DENSE)
+def test_a_dense_module_that_does_not_fit_is_one_sentence(
+    kind: str, tmp_path: Path, lines: Path
+) -> None:
+    given, said = NOT_DENSE[kind]
+    arrays = {name: one for name, one in given.items() if name != "activation"}
+    folder = with_dense(
+        write_text_encoder(tmp_path / "e"), given.get("activation", "Tanh"), **arrays
+    )
+    with pytest.raises(CimError, match=said):
+        embedded(folder, lines)
 
 
 @pytest.mark.parametrize("kind", MODULES)

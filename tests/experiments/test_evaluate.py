@@ -17,6 +17,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments import evaluate as run
 from cimtool.experiments.evaluate import Score, check_truth
 from cimtool.experiments.options import EvaluateOptions
+from cimtool.experiments.render_evaluation import evaluation_table
 from cimtool.experiments.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.source import ModelSource
@@ -79,6 +80,44 @@ def test_metrics_are_those_of_verify(
     same_as(next(row for row in report.drift.rows if row.stage == report.drift.surrogate), trained)
     same_as(report.drift.final, compiled)
     assert "only 40 texts are queries: below 200, R@1 means little" in found.notes
+
+
+def test_models_are_scored_by_several_heads_with_what_their_probabilities_say(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(160, 6))
+    seen = {m: latent + 0.5 * rng.normal(size=latent.shape) for m in ("text", "video")}
+    data = {m: x.astype(np.float32) for m, x in seen.items()}
+    train, unseen = (
+        {m: x[part] for m, x in data.items()} for part in (slice(100), slice(100, 160))
+    )
+    model = cimtool.train(train, tmp_path / "run", model="posthoc").model
+    heads = ("csd", "probcosine", "euclidean")
+    found = cimtool.evaluate(unseen, model, heads=heads, resamples=50)
+    assert [(one.kind, one.head) for one in found.scores] == [
+        *(("float", head) for head in heads), ("embeddings", "cosine")
+    ]  # fmt: skip
+    own = cimtool.evaluate(unseen, ModelSource(model, head="probcosine"), resamples=50).scores[0]
+    assert found.scores[1].metrics == own.metrics
+    ranks = [{k: v for k, v in one.metrics.items() if k.startswith("r")} for one in found.scores]
+    assert ranks[0] == ranks[2]  # one variance for all rows
+    table = evaluation_table(found)
+    assert [column.title for column in table.columns if column.essential] == [
+        "", "text to video R@1, %", "video to text R@1, %", "text to video AURC, %",
+        "video to text AURC, %", "calibration error, %",
+    ]  # fmt: skip
+    assert [bool(row.cells[-3].text.strip("-")) for row in table.rows[:3]] == [True, False, False]
+
+
+def test_several_heads_are_of_projectors_and_no_head_beside(
+    small_trunk: DemoFiles, small_bundle: Path
+) -> None:
+    data = dict(np.load(small_trunk.eval))
+    with pytest.raises(CimError, match=r"^heads and head are both given; expected one of them"):
+        cimtool.evaluate(data, small_trunk.projectors, heads=("csd",), head="cosine")
+    with pytest.raises(CimError, match=r"^heads sets the score .* but a bundle has its score; exp"):
+        cimtool.evaluate(data, small_bundle, heads=("csd",))
 
 
 def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(

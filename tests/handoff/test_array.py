@@ -178,3 +178,16 @@ def test_a_wrong_setting_is_refused(setting: str, expected: str, handoff: Path) 
         told = f"{setting}; expected a whole number from {expected}"
         assert done.stderr.splitlines()[0] == f"sv/bench.sh: {told}"
         assert (done.returncode, "compared" in done.stdout) == (2, False)
+
+
+def test_a_path_that_cannot_be_used_is_told(handoff: Path, tmp_path: Path) -> None:
+    (tmp_path / "a b.sv").write_text("module a; endmodule\n", "utf-8")
+    for setting, told in (
+        (f"ADAPTER={tmp_path / 'a b.sv'}", "has a blank; expected a path without blanks"),
+        ("ADAPTER=none.sv", "no such file; expected an absolute path without blanks, or one from "),
+        ("MACRO=none.sv", "no such file; expected an absolute path without blanks, or one from "),
+    ):
+        done = run_goal(handoff, "icarus", setting)
+        name, _, path = setting.partition("=")
+        assert done.stderr.splitlines()[0].startswith(f"sv/bench.sh: {name}: {path}: {told}")
+        assert (done.returncode, "compared" in done.stdout) == (2, False)

@@ -94,4 +94,8 @@ def test_vectors_of_the_reference_bundle_reach_all_that_is_not_proved_out_of_rea
         assert (carries["not_found"], carries["why"]) == (0, PROVED)
         assert carries["bits"] == carries["reached"] + carries["proved_unreachable"] + 1
         assert found["inputs"]["possible"] == found["inputs"]["reached"]
+        assert "why" not in found["inputs"]
+        assert ("why" in found["counts"]) == (
+            min(found["counts"]["largest_of_slice"]) < found["counts"]["rows"]
+        )
         assert all(codes.get("why") != NOT_FOUND for codes in found["codes"])

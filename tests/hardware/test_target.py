@@ -480,3 +480,13 @@ def test_what_can_be_set_is_one_of_the_parts_of_a_chip(tmp_path: Path) -> None:
     said = '[[adc.settable]]\nreference = "step"\neach = "core"\nstatus = "derived"\nsource = "x"\n'
     with pytest.raises(CimError, match=r"adc\.settable\[0\]\.each"):
         load_target(derived(tmp_path, said))
+
+
+def test_cells_of_a_weight_follow_if_they_are_not_given(tmp_path: Path) -> None:
+    given = (targets_folder() / "charge-65nm-princeton.toml").read_text("utf-8")
+    file = tmp_path / "own.toml"
+    file.write_text(given.replace("cells_per_weight = 8\n", ""), "utf-8")
+    target = load_target(file)
+    assert target.array.cells_per_weight is None
+    assert target.keys == load_target("charge-65nm-princeton").keys
+    assert "cells_per_weight" not in target.to_json()["array"]

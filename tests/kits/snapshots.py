@@ -253,6 +253,9 @@ COMMANDS = {
 
 HELPS = {f"help-{name}": Step(f"{name} --help") for name in cli.COMMANDS} | {
     "help": Step("--help"),
+    "help-all-train": Step("train --help-all"),
+    "help-all-tune": Step("tune --help-all"),
+    "help-all-verify": Step("verify --help-all"),
     "help-targets-import": Step("targets import --help"),
     "help-targets-check": Step("targets check --help"),
     "help-noise-fit": Step("noise fit --help"),

@@ -10,6 +10,7 @@ import sys
 import warnings
 import zipfile
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -72,15 +73,18 @@ def test_large_arrays_in_half_precision_stay_so_until_they_are_used(
     np.testing.assert_array_equal(content["bias"], np.ones(LARGE, np.float32))
 
 
+@pytest.mark.parametrize("save", [save_file, torch.save], ids=["safetensors", "pt"])
 @pytest.mark.parametrize("how", ["cut", "replaced", "removed"])
-def test_a_file_that_changes_after_it_was_opened_is_refused(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "m.safetensors"
-    save_file({"large": torch.ones(8 * LARGE), "small": torch.ones(3)}, path)
+def test_a_file_that_changes_after_it_was_opened_is_refused(
+    tmp_path: Path, how: str, save: Callable[..., None]
+) -> None:
+    path = tmp_path / ("m.safetensors" if save is save_file else "m.pt")
+    save({"large": torch.ones(8 * LARGE), "small": torch.ones(3)}, path)
     content = read_checkpoint(path).content
     if how == "cut":
-        os.truncate(path, path.stat().st_size // 2)
+        os.truncate(path, path.stat().st_size // 4)
     elif how == "replaced":
-        save_file({"large": torch.zeros(8 * LARGE), "small": torch.ones(3)}, tmp_path / "n")
+        save({"large": torch.zeros(8 * LARGE), "small": torch.ones(3)}, tmp_path / "n")
         (tmp_path / "n").replace(path)
     else:
         path.unlink()

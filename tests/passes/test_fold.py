@@ -9,17 +9,22 @@ import numpy as np
 import pytest
 
 from cimtool.base.arrays import single
+from cimtool.base.progress import silent
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.inclusion import InclusionHead
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.heads.probcosine import ProbCosine
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
 from cimtool.passes.fold import FoldPass, round_to_bits
+from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Runner, Simulator
+from tests.kits.small_models import QUADRATIC
 
 
 def statistics(program: Program, data: np.ndarray) -> dict[str, np.ndarray]:
@@ -158,3 +163,40 @@ def test_what_both_sides_share_is_taken_where_scores_are_of_differences(
 
 
 SIDES = ("text", "video")
+
+
+HEADS = (PcmePoly(QUADRATIC), Csd(0.1, 0.5), ProbCosine(2.0, 0.1), InclusionHead())
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda one: one.name)
+def test_a_variance_that_no_row_changes_takes_no_array(models: SimpleNamespace, head: Head) -> None:
+    towers, rng = [], np.random.default_rng(7)
+    for _ in SIDES:
+        tower = models.trunk(rng)
+        logvar = tower.by_name["logvar"].op
+        still = Mvm(np.zeros_like(logvar.weight), logvar.bias - 3)
+        towers.append(models.with_ops(tower, logvar=still))
+    program, notes = assemble(*towers, head), list[str]()
+    job = models.job(*models.data, notes=notes)
+    stages = compile_program(program, job, silent)
+    assert sum("logvar: its weights are zeros" in one for one in notes) == 2
+    final = stages[-1].program
+    assert list(final.text.operations(CrossbarMvm)) == ["fc1", "fc2", "mu"]
+    before, after = (Simulator(p).scores(*models.data) for p in (program, final))
+    assert np.abs(after - before).max() < 0.1 * np.ptp(before)
+    graph, rows = final.video, models.data[1].astype(np.float32)
+    found, readable = Simulator(final).encode("video", rows), graph.run({"x": rows})
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, readable[name])
+    if isinstance(head, PcmePoly):
+        assert np.ptp(found["s"], axis=0).max() == 0
+        assert len(np.unique(found["s"])) > 1
+
+
+def test_a_variance_that_rows_change_keeps_its_layer(models: SimpleNamespace) -> None:
+    tower = models.trunk(np.random.default_rng(7))
+    weight = np.zeros_like(tower.by_name["logvar"].op.weight)
+    weight[0, 0] = 1e-3
+    moved = models.with_ops(tower, logvar=Mvm(weight, tower.by_name["logvar"].op.bias))
+    folded = FoldPass().apply(models.program(moved, moved), models.job(*models.data))
+    assert "logvar" in folded.text.by_name

@@ -12,7 +12,14 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Countdown
 from cimtool.reference import montecarlo
-from cimtool.reference.montecarlo import LIMIT, draw, exponentials, mean_of_sigmoids, monte_carlo
+from cimtool.reference.montecarlo import (
+    LIMIT,
+    draw,
+    exponentials,
+    mean_of_sigmoids,
+    monte_carlo,
+    monte_carlo_of_pairs,
+)
 from cimtool.reference.statistics import Gaussians
 
 
@@ -124,6 +131,20 @@ def test_block_sizes_change_nothing_beyond_1e_12(
     blocks = monte_carlo(text, video, 0.1, 0.0, samples=5)
     for name in ("log_p", "log_1mp", "standard_error_of_logit"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("video_points", "near_points"), [(20480, 5120), (15, 10)])
+def test_some_pairs_have_the_estimates_of_all_pairs(monkeypatch, video_points, near_points):
+    monkeypatch.setattr(montecarlo, "_VIDEO_POINTS", video_points)
+    monkeypatch.setattr(montecarlo, "_NEAR_POINTS", near_points)
+    text, video = make(9, 64, 0), make(11, 64, 1)
+    chosen = np.random.default_rng(2).random((9, 11)) < 0.4
+    chosen[3] = False
+    rows = np.nonzero(chosen)
+    some = monte_carlo_of_pairs(text, video, (0.1, 0.0), rows, samples=5, seed=3)
+    whole = monte_carlo(text, video, 0.1, 0.0, samples=5, seed=3)
+    for name in ("log_p", "log_1mp", "standard_error_of_logit"):
+        np.testing.assert_allclose(getattr(some, name), getattr(whole, name)[rows], rtol=1e-12)
 
 
 def test_progress_is_told_block_by_block(monkeypatch):

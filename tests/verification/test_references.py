@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,10 @@ from cimtool.base.progress import silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.reference.exact import log_match_probability
 from cimtool.reference.metrics import on_grid
+from cimtool.reference.pair_draw import draw_pairs
 from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import Truth
+from cimtool.verification import references as module
 from cimtool.verification.references import References
 
 
@@ -57,7 +62,7 @@ def test_the_same_items_are_computed_once(bundle: Bundle) -> None:
     first = references.of(items(0), items(1), bundle.model, told.append)
     again = references.of(items(0), items(1), bundle.model, told.append)
     assert again is first
-    assert told == ["Monte Carlo (K=10): 6 x 6 pairs", "exact score: 6 x 6 pairs"]
+    assert told == ["exact score: 6 x 6 pairs", "Monte Carlo (K=10): 6 x 6 pairs"]
     assert references.of(items(2), items(1), bundle.model, told.append) is not first
 
 
@@ -66,3 +71,26 @@ def test_sampling_alone_computes_no_exact_score(bundle: Bundle) -> None:
     assert known is not None
     assert known.exact is None
     assert (known.scatter.samples, known.scatter.rmse, known.scatter.floor) == (4, None, None)
+
+
+def test_monte_carlo_on_a_sample_of_pairs_estimates_all(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "draw_pairs", partial(draw_pairs, most=1))
+    text, video, truth = items(0, n=90), items(1, n=80), Truth(np.arange(90) % 80, 80)
+    some = References().of(text, video, bundle.model, silent, truth)
+    every = References(all_pairs=True).of(text, video, bundle.model, silent, truth)
+    assert some is not None
+    assert every is not None
+    np.testing.assert_array_equal(some.exact, every.exact)
+    assert some.drawn is not None
+    assert (some.scatter.drawn, every.scatter.drawn) == ((len(some.drawn), 7200), None)
+    drawn = some.drawn.stands_for > 0
+    np.testing.assert_allclose(some.monte_carlo[drawn], every.monte_carlo[drawn], atol=1e-8)
+    assert some.exact is not None
+    np.testing.assert_array_equal(some.monte_carlo[~drawn], some.exact[~drawn])
+    for name in ("standard_error", "rmse", "centred_error"):
+        assert getattr(some.scatter, name) == pytest.approx(getattr(every.scatter, name), rel=0.05)
+    assert some.scatter.floor is not None
+    assert every.scatter.floor is not None
+    assert some.scatter.floor.rmse == pytest.approx(every.scatter.floor.rmse)

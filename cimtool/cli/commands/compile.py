@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from cimtool.base.options import Record, option
+from cimtool.base.options import Record, Topic, option
 from cimtool.bundle import api
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.bundle.compilation import CompileOptions, PrepareOptions
@@ -14,7 +14,7 @@ from cimtool.cli.records import record_command
 from cimtool.report.document import Sentence, Verbatim
 
 
-class DryRun(Record):
+class DryRun(Record, topic=Topic.WRITTEN):
     """The option that only the command has."""
 
     dry_run: bool = option("Say what would be built, and write nothing.", default=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.base.options import DIR, Record, optional
@@ -18,10 +20,17 @@ from cimtool.costs.render import document
 class CostPlace(Record):
     """The folder of the command's files."""
 
-    output: Path | None = optional("Folder of the files [default: the bundle].", DIR, short="o")
+    output: Path | None = optional(
+        "Folder of the files [default: the bundle].", DIR, short="o", place="report"
+    )
 
 
-@record_command(CostOptions, CostPlace)
+def _needs_gallery(given: Mapping[str, Any]) -> Collection[str]:
+    """Data of a project file are of ways of a query, which need a gallery."""
+    return () if given.get("gallery") else ("data", "qrels")
+
+
+@record_command(CostOptions, CostPlace, left_out=_needs_gallery)
 def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 

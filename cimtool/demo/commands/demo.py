@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cimtool.base.options import FILE, OneName, Record, option
+from cimtool.base.options import DIR, OneName, Record, option
 from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
@@ -31,8 +31,8 @@ class DemoOptions(Record):
         OneName(names=("encoder", "tf-idf")),
         default=None,
     )
-    folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
-    cache: Path = option("Folder of trained models.", FILE, default=CACHE)
+    folder: Path = option("Folder of bundle and scores.", DIR, default=OUT, flag="out")
+    cache: Path = option("Folder of trained models.", DIR, default=CACHE)
 
 
 @record_command(DemoOptions)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from cimtool.base.options import options_of
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.experiments import api
 from cimtool.experiments.options import EvaluateOptions
+from cimtool.loading.source import ModelOptions
 from cimtool.report.document import Verbatim
 
 ONNX = ".onnx"
 
 
-@record_command(EvaluateOptions)
+SCORE = (*options_of(ModelOptions), "poly")
+"""Options of checkpoints: bundles and raw embeddings refuse them."""
+
+
+def _needs_checkpoint(given: Mapping[str, Any]) -> Collection[str]:
+    """The score of a project file is for checkpoints among WHAT."""
+    return () if any(Path(text).is_file() for text in given.get("what", ())) else SCORE
+
+
+@record_command(EvaluateOptions, left_out=_needs_checkpoint)
 def command(out: Output, options: EvaluateOptions) -> None:
     """Measure retrieval of embeddings, trained models and bundles.
 

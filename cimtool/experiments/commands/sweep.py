@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.experiments import api
@@ -9,7 +12,13 @@ from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.options import SweepOptions
 
 
-@record_command(SweepOptions)
+def _in_grid(given: Mapping[str, Any]) -> Collection[str]:
+    """A target of a project file gives way to targets of the grid."""
+    keys = [text.partition("=")[0].strip() for text in given.get("grid", ())]
+    return ("target",) if "target" in keys else ()
+
+
+@record_command(SweepOptions, left_out=_in_grid)
 def command(out: Output, options: SweepOptions) -> None:
     """Compile every point of a grid, and compare their drift and cost.
 

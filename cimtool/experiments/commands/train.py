@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from cimtool.base.options import (
     FILE,
     Record,
     Switched,
+    Topic,
     Words,
     option,
     optional,
@@ -25,7 +26,7 @@ from cimtool.bundle.dies import NoiseOptions
 from cimtool.cli.output import Output
 from cimtool.cli.records import parse_grid, values_command
 from cimtool.experiments import api
-from cimtool.hardware.settings import SettingOptions, setting_keys
+from cimtool.hardware.settings import SettingOptions
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelOptions
 from cimtool.report.document import Document, Sentence
@@ -36,21 +37,6 @@ if TYPE_CHECKING:
     from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.training.history import EpochT
     from cimtool.training.trainer import Run
-
-GROUPS = {
-    "Data": ("data", "qrels", "modalities", "validation", "held_out", "test"),
-    "Model and loss": ("model", "loss", "poly", "start", "options"),
-    "Optimisation": (
-        *("epochs", "batch", "learning_rate", "weight_decay", "optimizer", "seed", "device"),
-    ),
-    "The run": ("output", "resume", "grid"),
-    "Fine-tuning for a target (with --hardware)": (
-        *("hardware", "calibration", "head", "layer_map", "a", "b", "settings"),
-        *("ignore_uncertainty", "noise", "noise_model", "time"),
-    ),
-    "Settings of that build (with --hardware)": tuple(setting_keys()),
-}
-"""The options of the help by purpose."""
 
 COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
 """Options of both training and fine-tuning."""
@@ -67,18 +53,20 @@ class PointOptions(Record):
     )
 
 
-class HardwareOptions(ModelOptions, SettingOptions):
+class HardwareOptions(ModelOptions, SettingOptions, topic=Topic.FINE_TUNING):
     """Options of `train` for fine-tuning."""
 
-    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET")
+    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET", topic="")
     calibration: EmbeddingsLike | None = optional(
-        "With {hardware}: embeddings that decide the ranges.", EMBEDDINGS
+        "With {hardware}: embeddings that decide the ranges.",
+        EMBEDDINGS,
+        place="data.calibration",
     )
     noise: NoiseOptions | None = optional(
         "Train on dies with the target's noise.",
         Switched(record=NoiseOptions, about="dies", only=("model", "time", "seed")),
     )
-    settings: File | None = optional("Settings of the build (TOML).", FILE)
+    settings: File | None = optional("Settings of the build (TOML).", FILE, place="settings")
 
 
 TRAINING = {*options_of(TrainOptions), "grid"} - {*COMMON, "data", "output"}
@@ -111,7 +99,12 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     return [Argument(name) for name, value in options.items() if value not in (None, False, (), {})]
 
 
-@values_command(TrainOptions, PointOptions, HardwareOptions, groups=GROUPS)
+def _needs_hardware(given: Mapping[str, Any]) -> Collection[str]:
+    """A build of a project file is for --hardware."""
+    return () if given.get("hardware") else options_of(HardwareOptions)
+
+
+@values_command(TrainOptions, PointOptions, HardwareOptions, left_out=_needs_hardware)
 def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 

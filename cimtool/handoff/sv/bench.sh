@@ -43,7 +43,8 @@ given() {
     name=$1
     shift
     for file in "$@"; do
-        [ -f "$file" ] || { say "$name: $file: no such file; expected an absolute path, or one from the hand-off's folder"; exit 2; }
+        case $file in *' '*) say "$name: $file: has a blank; expected a path without blanks" && exit 2 ;; esac
+        [ -f "$file" ] || { say "$name: $file: no such file; expected an absolute path without blanks, or one from the hand-off's folder"; exit 2; }
     done
 }
 

@@ -33,6 +33,8 @@ from cimtool.ir.source import PolynomialScore
 from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.ir.types import Type
 
+_NEEDED = ArgumentError("which needs {a} and {b}")
+
 
 @dataclass(frozen=True)
 class PcmePoly(Head, name="pcme-poly"):
@@ -50,15 +52,13 @@ class PcmePoly(Head, name="pcme-poly"):
     def trained(cls, known: ScoreConstants) -> Self:
         """The head of the known polynomial; CimError that says how to get one if none is known."""
         if known.polynomial is None:
-            if known.a is not None and known.b is not None:
-                raise ArgumentError(
-                    "{}: holds no polynomial; give one with {poly}, make one with `cimtool fit`, "
-                    "or use {head} csd (b - a ed), whose a and b are known",
-                    known.file,
-                )
+            known_ab = known.a is not None and known.b is not None
             raise ArgumentError(
-                "{}: holds no polynomial; give one with {poly}, or make one with `cimtool fit`",
+                "{}: holds no polynomial; give one with {poly}, or make one with `cimtool teacher` "
+                "and then `cimtool fit`, or take a score without one: {head} csd (b - a ed, {}) or "
+                "{head} cosine (of the means, which leaves out the variance)",
                 known.file,
+                "whose a and b are known" if known_ab else _NEEDED,
             )
         return cls(known.polynomial)
 

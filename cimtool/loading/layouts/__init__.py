@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest, register_modules
 from cimtool.base.plugins import load_plugins, origin_of_module, unless_broken
 from cimtool.loading.layer_map import OWN_KEYS, VALUES, LayerMap
 from cimtool.loading.layout import Layout
-from cimtool.loading.weights import Weights
+from cimtool.loading.weights import UnknownLayers, Weights
 
 __all__ = ["Layout", "recognise", "require_known_keys"]
 
@@ -84,12 +84,17 @@ def _recognised(weights: Weights) -> type[Layout]:
             f"{weights.file}: {weights.prefix} looks like layouts {marks} at once; expected layers "
             f"of one (its layers: {', '.join(weights.layers[:8])})"
         )
-    known = "; ".join(f"{name}: {Layout.family[name].description}" for name in Layout.family)
-    raise CimError(
-        f"{weights.file}: {weights.prefix} has no known layout (its layers: "
-        f"{', '.join(weights.layers[:8])}); expected {known}; for any other architecture, give "
-        "both projectors as ONNX files from torch.onnx.export (`cimtool compile --projectors "
-        "text.onnx --projectors video.onnx ...`), or as torch modules in Python"
+    raise UnknownLayers(
+        ArgumentError(
+            "{}: {} has no known layout (its layers: {})",
+            weights.file,
+            weights.prefix,
+            ", ".join(weights.layers[:8]),
+        ),
+        ArgumentError(
+            "say its activation or name its layers with {layer_map}, if it is of a layout ({})",
+            ", ".join(Layout.family),
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layout import RELU, Layout, linear, read_batch_norm
-from cimtool.loading.weights import Weights
+from cimtool.loading.weights import UnknownLayers, Weights
 
 _MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")
 _LOGVAR = re.compile(r"(^|[._])(log_?var|log_?variance|log_?sigma2|sigma|var)([._]|$)")
@@ -116,29 +116,33 @@ def _head(weights: Weights, role: str, pattern: re.Pattern[str], linears: list[s
         if pattern.search(layer) and not _has_statistics(weights, layer):
             weights.get(layer, "weight", (None, None))
     found = f"{', '.join(named)} all look like it" if named else "none is named like it"
-    raise ArgumentError(
-        "{}: which Linear under {} is {} is not clear: {} (there are {}); name it with {layer_map} "
-        '({} = "...")',
-        weights.file,
-        weights.prefix,
-        role,
-        found,
-        ", ".join(linears) or "none",
-        role,
+    raise UnknownLayers(
+        ArgumentError(
+            "{}: which Linear under {} is {} is not clear: {} (there are {})",
+            weights.file,
+            weights.prefix,
+            role,
+            found,
+            ", ".join(linears) or "none",
+        ),
+        ArgumentError('name it with {layer_map} ({} = "...")', role),
     )
 
 
 def _count(weights: Weights, what: str, found: list[str], roles: list[str]) -> None:
     if len(found) != len(roles):
-        raise ArgumentError(
-            "{}: {} has {} {} ({}); expected {} for {}; name them with {layer_map}",
-            weights.file,
-            weights.prefix,
-            len(found),
-            what,
-            ", ".join(found) or "none",
-            len(roles),
-            ", ".join(roles),
+        raise UnknownLayers(
+            ArgumentError(
+                "{}: {} has {} {} ({}), and layout trunk {} for {}",
+                weights.file,
+                weights.prefix,
+                len(found),
+                what,
+                ", ".join(found) or "none",
+                len(roles),
+                ", ".join(roles),
+            ),
+            ArgumentError("name them with {layer_map}"),
         )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
 from cimtool.training.linear_start import LinearFit
-from cimtool.training.model import ProjectorModel
+from cimtool.training.model import LINEAR_DIMENSIONS, ProjectorModel
 from cimtool.training.options import Count
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
@@ -49,7 +49,7 @@ class LinearModel(ProjectorModel, name="linear"):
     head: ClassVar[str] = "csd"
     closed_form: ClassVar[bool] = True
 
-    width: Count = 128
+    width: Count = LINEAR_DIMENSIONS
 
     @property
     def start_dimensions(self) -> int:

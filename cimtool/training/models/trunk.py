@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -12,7 +12,14 @@ from torch.nn import functional
 
 from cimtool.base.arrays import Array
 from cimtool.training.linear_start import LinearFit, LinearMap
-from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
+from cimtool.training.model import (
+    ACTIVATIONS,
+    LINEAR_DIMENSIONS,
+    WIDTHS,
+    Activation,
+    ProjectorModel,
+    widest,
+)
 from cimtool.training.options import BelowOne, Count, Flag, Number, refused
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
@@ -130,11 +137,20 @@ class TrunkModel(ProjectorModel, name="trunk"):
         """The dimensions of `mu` with `linear`, else 0."""
         return min(self.width, self.hidden // 2) if self.linear else 0
 
-    def for_few_pairs(self) -> Self:
-        """With `linear`, unless the activation or a single unit would not pass the maps on."""
-        if self.activation == "tanh" or self.hidden == 1:
+    def for_few_pairs(self, given: Collection[str], text: int, video: int) -> Self:
+        """With `linear`, unless the activation or a single unit would not pass the maps on.
+
+        The layers are then wide enough for all dimensions of the maps.
+        """
+        if "linear" in given or self.activation == "tanh" or self.hidden == 1:
             return self
-        return self.model_copy(update={"linear": True})
+        hidden, width = self.hidden, self.width
+        dimensions = min(LINEAR_DIMENSIONS, text, video)
+        if "hidden" not in given:
+            hidden = max(hidden, next(h for h in WIDTHS if h >= 2 * dimensions))
+        if "width" not in given:
+            width = max(width, min(dimensions, hidden // 2))
+        return self.model_copy(update={"linear": True, "hidden": hidden, "width": width})
 
     def begin(self, towers: TwoTower, fit: LinearFit, pairs: Pairs) -> None:
         """Make both trunks the linear maps."""

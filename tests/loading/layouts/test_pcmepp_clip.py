@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool import api
+from cimtool import api, cli
 from cimtool.base.errors import CimError
 from cimtool.bundle.inspect import inspect
 from cimtool.ir.heads.csd import Csd
 from cimtool.loading.source import ModelSource
+from cimtool.simulation.simulator import Simulator
 from tests.kits.agreement import require_one_result, require_same
+from tests.kits.public_checkpoints import Shape, first_right, matched
 
 RNG = np.random.default_rng(0)
 MATRICES = {
@@ -78,3 +80,61 @@ def test_both_matrices_end_in_the_same_dimensions(tmp_path: Path) -> None:
         CimError, match=r"visual\.uncertainty_proj has shape \[7, 3\]; expected \[any, 4\]"
     ):
         ModelSource(file).load()
+
+
+def published_logits(content: dict[str, torch.Tensor], rows: dict[str, np.ndarray]) -> np.ndarray:
+    """`shift - negative_scale D` of PCME++, by the mean squared distance D of two Gaussians."""
+    sides = []
+    for modality, names in NAMES.items():
+        mean, spread = (content[name].double().numpy() for name in names)
+        x = rows[modality].astype(np.float64)
+        mu, logvar = x[:, : len(mean)] @ mean, x[:, len(mean) :] @ spread
+        sides.append((mu / np.linalg.norm(mu, axis=1, keepdims=True), np.exp(logvar).sum(1)))
+    (text, s), (image, t) = sides
+    distance = ((text[:, None] - image[None]) ** 2).sum(2) + s[:, None] + t
+    return np.asarray(4.0 - 5.0 * distance)
+
+
+def test_the_command_needs_no_other_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.npz"
+    np.savez(rows, **ROWS)
+    given = ["compile", "--projectors", str(saved(tmp_path)), "--calibration", str(rows)]
+    assert cli.run([*given, "--target", "ideal", "-o", str(tmp_path / "bundle")]) == 0
+    assert "clip (layout pcmepp-clip, head csd) on ideal" in capsys.readouterr().out
+    model = ModelSource(saved(tmp_path)).load()
+    found = Simulator(model.program).scores(ROWS["text"], ROWS["video"])
+    wanted = published_logits(torch.load(tmp_path / "clip.pth"), ROWS)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.ptp(wanted)
+
+
+@pytest.mark.thorough("projections of 512 x 512, and 900 pairs")
+def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path) -> None:
+    data = matched(Shape(512, 512, 512), 900, noise=1.0)
+    heads = dict(zip(NAMES.values(), (data.text, data.image), strict=True))
+    # Matrices have no bias; a number that is 1 gives log-variances about log(0.3 / d).
+    tokens = {"text": data.text_tokens, "video": data.image_tokens}
+    rows = {
+        m: np.hstack([cls, unc, np.ones((len(cls), 1))]).astype(np.float32)
+        for m, (cls, unc) in tokens.items()
+    }
+    matrices = {
+        name: torch.tensor(matrix, dtype=torch.float32)
+        for names, head in heads.items()
+        for name, matrix in zip(
+            names,
+            (head.projection, np.vstack([head.uncertainty, head.uncertainty_bias])),
+            strict=True,
+        )
+    }
+    file = saved(tmp_path, **matrices)
+    calibration = {m: x[:300] for m, x in rows.items()}
+    held_out = {m: x[300:] for m, x in rows.items()}
+    compiled = api.prepare(file, calibration=calibration, target="ideal")
+    exact = published_logits(torch.load(file), held_out)
+    found = Simulator(compiled.stages[-1].program).scores(held_out["text"], held_out["video"])
+    assert 0.5 < first_right(exact) < 0.99
+    for one, other in ((exact, found), (exact.T, found.T)):
+        assert first_right(other) >= first_right(one) - 0.003
+    require_one_result(compiled, {m: x[:48] for m, x in held_out.items()})

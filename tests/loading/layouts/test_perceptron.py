@@ -101,7 +101,7 @@ def test_a_map_says_the_activation_and_names_the_heads(tmp_path: Path, rows: tor
     for old, new in names.items():
         state = {key.replace(old, new): value for key, value in state.items()}
     held = Checkpoint("m.pth", {"text": state, "video": state})
-    with pytest.raises(CimError, match=r"has no known layout.*perceptron.*activation.*layer map"):
+    with pytest.raises(CimError, match=r"has no known layout.*activation.*layer_map.*perceptron"):
         read_towers(held)
     text = 'activation = "tanh"\nmu = "head_a"\nlogvar = "head_b"\n'
     (tmp_path / "map.toml").write_text(f"[text]\n{text}[video]\n{text}")

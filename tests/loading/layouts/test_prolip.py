@@ -208,3 +208,25 @@ def test_the_command_needs_no_other_option_and_refuses_in_one_sentence(
     assert len(said) == 1
     assert "visual.uncertainty_proj.weight takes rows [CLS | UNC] of 40 numbers" in said[0]
     assert not (tmp_path / "other").exists()
+
+
+BAD = {
+    "another width": ({"visual.uncertainty_proj.weight": torch.ones(24, 21)}, "has shape [24, 21]"),
+    "no scale": ({"logit_scale": None}, "logit_scale is missing"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_checkpoint_is_one_sentence_and_status_2(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed, said = BAD[kind]
+    tensors = {**prolip(SMALL, DATA), **changed}
+    file = saved(tmp_path, {name: one for name, one in tensors.items() if one is not None})
+    np.savez(tmp_path / "rows.npz", **DATA.rows())
+    given = ["compile", "--projectors", str(file), "--calibration", str(tmp_path / "rows.npz")]
+    assert cli.run([*given, "--target", "ideal", "-o", str(tmp_path / "bundle")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"cimtool: error: {file}: ")
+    assert said in line
+    assert not (tmp_path / "bundle").exists()

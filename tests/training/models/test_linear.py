@@ -153,7 +153,23 @@ def test_many_pairs_start_at_random_and_options_are_kept(
     assert not started(rows, **{"model.activation": "tanh"})
     monkeypatch.setattr("cimtool.training.job.FEW_PAIRS", 35)
     assert not started(rows)
-    assert TrunkModel(hidden=1).for_few_pairs() == TrunkModel(hidden=1)
+    assert TrunkModel(hidden=1).for_few_pairs({}, 5, 5) == TrunkModel(hidden=1)
+
+
+def test_few_pairs_get_layers_that_hold_all_dimensions_of_the_maps(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = {
+        m: rng.normal(size=(30, n)).astype(np.float32) for m, n in (("text", 70), ("video", 90))
+    }
+
+    def sizes(folder: str, **options: int) -> tuple[int, int]:
+        run = cimtool.train(rows, tmp_path / folder, epochs=0, held_out=0.4, options=options)
+        settings = torch.load(run.model, weights_only=True)["config"]
+        return settings["model.hidden"], settings["model.width"]
+
+    assert sizes("free") == (256, 70)
+    assert sizes("hidden", **{"model.hidden": 64}) == (64, 32)
+    assert sizes("width", **{"model.width": 8}) == (256, 8)
 
 
 def test_another_model_is_told_that_linear_maps_are_better(tmp_path: Path) -> None:
