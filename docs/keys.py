@@ -2,7 +2,7 @@
 
     python docs/keys.py
 
-writes the table of keys in `targets.md`, between its two marks, and the JSON Schemas of a target's
+writes the JSON Schemas of a target's
 file, of a settings file, of a project file, of that of a content-addressable memory and of a
 hand-off's layout.
 """
@@ -30,7 +30,6 @@ from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target
 
 DOCS = Path(__file__).parent
-BEGIN, END = "<!-- written by docs/keys.py -->\n", "<!-- until here -->\n"
 
 
 class FileSchema(GenerateJsonSchema):
@@ -137,15 +136,8 @@ def _field(name: str) -> tuple[dict[str, Any], bool]:
     return inside["properties"][entry], entry in inside.get("required", ())
 
 
-def page_with_table(page: str) -> str:
-    """A page with the table of today between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + key_table() + END + rest.partition(END)[2]
-
-
 def texts() -> dict[Path, str]:
     """The files that follow from the declaration, and their texts."""
-    page = DOCS / "targets.md"
     schemas = {
         "target": target_schema(),
         "settings": settings_schema(),
@@ -153,7 +145,7 @@ def texts() -> dict[Path, str]:
         "cam": file_schema(Cam, "cimtool content-addressable memory"),
         "handoff-layout": file_schema(LayoutFile, "layout.json of a cimtool hand-off"),
     }
-    return {page: page_with_table(page.read_text("utf-8"))} | {
+    return {
         DOCS / f"{name}.schema.json": json.dumps(schema, indent=1) + "\n"
         for name, schema in schemas.items()
     }

@@ -8,8 +8,10 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import runpy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -33,6 +35,7 @@ from cimtool.hardware.cam import cam_origins, load_cam
 from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, SettingOptions, setting_keys
 from cimtool.hardware.target import load_target, target_names
+from cimtool.loading.onnx.rules import INSTEAD, REASONS
 from cimtool.report.result import Result
 from cimtool.report.terminal import terminal
 from cimtool.training.fine_tune import FineTuningRun
@@ -58,10 +61,18 @@ def filled_in(page: str) -> str:
     """The text of a page with what is made from the code, and links that have a page's title.
 
     A link `[noise.md](noise.md#corners)`, which a reader of the file can follow, has no text of
-    its own.
+    its own. A link to a page of `benchmarks/` goes to its section of the site's one page.
     """
     page = re.sub(r"\[([\w-]+\.md)\](?=\(\1)", "[]", page)
+    page = re.sub(r"<!-- the file benchmarks/([\w-]+\.md) -->", lambda one: measured(one[1]), page)
+    page = re.sub(r"\]\(\.\./benchmarks/[\w-]+\.md(?=[#)])", "](benchmarks.md", page)
     return re.sub(r"<!-- made from the code: (\S+) -->", lambda found: PARTS[found[1]](), page)
+
+
+def measured(name: str) -> str:
+    """A file of `benchmarks/` for the site, which has all of them on one page."""
+    text = (Path(__file__).parents[1] / "benchmarks" / name).read_text("utf-8")
+    return re.sub(r"\]\([\w-]+\.md(?=#)", "](", text).replace("](../docs/", "](")
 
 
 def commands() -> str:
@@ -126,6 +137,22 @@ def _flags(name: str) -> str:
     )
 
 
+def keys() -> str:
+    """Every key of a target's file, with its values and what it is where it is left out."""
+    text: str = runpy.run_path(str(Path(__file__).with_name("keys.py")))["key_table"]()
+    return text
+
+
+def target_list() -> str:
+    """Every shipped target in a line."""
+    shipped = [load_target(name) for name in target_names()]
+    rows = [
+        (_code(one.name), _cell(one.title), _code(one.class_), "yes" if one.simulated else "")
+        for one in shipped
+    ]
+    return _table(("target", "what it is", "class", "simulated"), rows)
+
+
 def targets() -> str:
     """Every shipped target and memory, as `cimtool targets show` prints it."""
     shown = {name: describe(load_target(name)) for name in target_names()}
@@ -133,6 +160,16 @@ def targets() -> str:
     return "\n\n".join(
         f"## `{name}`\n\n```text\n{terminal(one, wrap=False)}\n```" for name, one in shown.items()
     )
+
+
+def operators() -> str:
+    """ONNX operators without a rule: a table of reasons, and of what to write in their place."""
+    rows = [
+        (", ".join(map(_code, kinds.split())), *reason.split("; expected "))
+        for kinds, reason in REASONS.items()
+    ]
+    rows += [(_code(kind), "has no rule of its own", given) for kind, given in INSTEAD.items()]
+    return _table(("refused operators", "why", "what works"), rows)
 
 
 def report() -> str:
@@ -199,7 +236,7 @@ def _arguments(*records: type[Record]) -> list[tuple[str, str]]:
     settings = setting_keys()
     rows = [(_code(name), _prose(said)) for name, said in told(*records) if name not in settings]
     if any(issubclass(record, SettingOptions) for record in records):
-        rows.append(("`weight_bits`, ...", "[Settings](settings.md) by name."))
+        rows.append(("`weight_bits`, ...", "[Settings](targets.md#every-setting) by name."))
     return rows
 
 
@@ -260,7 +297,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
+    "keys": keys,
+    "target-list": target_list,
     "targets": targets,
     "report": report,
     "api": api,
+    "operators": operators,
 }

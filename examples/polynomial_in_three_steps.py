@@ -5,7 +5,7 @@
 DEMO holds train.npz and eval.npz; by default it is what `cimtool demo` left in demo-cache/. The
 steps have the document's file names and settings, except for a tenth of its 300,000 labelled pairs.
 A model that learns by sampling comes first, for the document begins with one. At full size this
-takes about 5 minutes; docs/polynomial.md says what each claim of the document comes to.
+takes about 5 minutes; docs/teacher.md says what each claim of the document comes to.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from cimtool.verification.drift import MOST_QUERIES
 from cimtool.verification.paired import AGREEMENT_TOLERANCE, POWER, RMSE_TOLERANCE
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "build-servers.md").read_text()
+PAGE = (ROOT / "docs" / "commands.md").read_text()
 
 
 def test_the_defaults_are_those_of_the_code() -> None:

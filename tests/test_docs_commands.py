@@ -29,23 +29,25 @@ from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[be]*/README.md")]
+PAGES = [
+    *DOCS.glob("*.md"),
+    *ROOT.glob("*.md"),
+    *ROOT.glob("[be]*/*.md"),
+    *ROOT.glob("examples/*/*.md"),
+]
 NOT_RUN = "*Not run by the tests of the pages: "
 PROGRAMS = ("cimtool", "make", "python", ".venv/bin/python", "pip", "cc", "benchmarks")
-RUN_BY = {
-    "handoff-your-macro.md": "handoff/test_own_macro.py",
-    "layer-maps.md": "test_docs_layer_maps.py",
-    "targets.md": "test_docs_targets.py",
-}
-"""Pages whose commands another test runs, with files that stand on the page."""
+RUN_BY = re.compile(r"<!-- [^>]*?\btests/([\w/]+\.py) -->\s*$")
+"""The comment above a block that another test runs, with files that stand on the page."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Commands that stand together, and why they are not run ("": they are)."""
+    """Commands that stand together, why they are not run ("": they are), and by which test."""
 
     commands: tuple[str, ...]
     reason: str
+    test: str
 
 
 CODE = re.compile(r"^ *```\w*\n(?s:.*?)^ *```$|(?:^ {4,}\S.*\n)+", re.MULTILINE)
@@ -59,7 +61,9 @@ def blocks(page: str) -> Iterator[Block]:
         if commands:
             below = page[found.end() :].lstrip("\n")
             reason = below.removeprefix(NOT_RUN).partition("*\n")[0]
-            yield Block(commands, reason if below.startswith(NOT_RUN) else "")
+            elsewhere = RUN_BY.search(page[: found.start()])
+            test = elsewhere[1] if elsewhere else ""
+            yield Block(commands, reason if below.startswith(NOT_RUN) else "", test)
 
 
 def is_command(line: str) -> bool:
@@ -70,9 +74,8 @@ FOUND = {
     page.relative_to(ROOT).as_posix(): tuple(blocks(page.read_text("utf-8"))) for page in PAGES
 }
 RUN = {
-    name: [one for block in found if not block.reason for one in block.commands]
+    name: [one for block in found if not (block.reason or block.test) for one in block.commands]
     for name, found in FOUND.items()
-    if Path(name).name not in RUN_BY
 }
 
 COMMON = "--projectors model.pth --poly poly.json --calibration rows.npz --data eval.npz"
@@ -267,9 +270,13 @@ def test_the_commands_of_a_page_run(
         run_code(python_of(name)[1])
 
 
-@pytest.mark.thorough("one page stands for the others", quick=("python-api", "polynomial", "score"))
+@pytest.mark.thorough("one page stands for the others", quick=("python-api", "training", "score"))
 @pytest.mark.parametrize(
-    "name", [f"docs/{page}.md" for page in ("python-api", "score", "your-own-model", "polynomial")]
+    "name",
+    [
+        *(f"docs/{page}.md" for page in ("python-api", "score", "your-own-model")),
+        "benchmarks/training.md",
+    ],
 )
 def test_the_code_of_a_page_runs(
     name: str,
@@ -286,7 +293,7 @@ def test_the_code_of_a_page_runs(
     if name == "docs/score.md":
         assert capsys.readouterr().out.split() == ["[1.6]", "[1.2]", "[[0.37804047]]"]
         assert "the exact one is 0.378" in (ROOT / name).read_text("utf-8")
-    if name == "docs/polynomial.md":
+    if name == "benchmarks/training.md":
         differences = [float(line.split(": ")[1]) for line in capsys.readouterr().out.splitlines()]
         assert differences == pytest.approx([3e-5, 0.15, 0.47], rel=0.15), "as its table says"
 
@@ -321,10 +328,12 @@ def test_what_is_not_run_says_why() -> None:
 
 
 def test_the_pages_have_commands_and_most_are_run() -> None:
-    run = sum(map(len, RUN.values()))
+    blocks_run = [one for found in FOUND.values() for one in found if not one.reason]
+    run = sum(len(block.commands) for block in blocks_run)
     every = sum(len(block.commands) for found in FOUND.values() for block in found)
     assert run > 100
     assert run / every > 0.75
-    for page, test in RUN_BY.items():
-        assert page in (ROOT / "tests" / test).read_text("utf-8")
-        assert FOUND[f"docs/{page}"]
+    elsewhere = {(page, one.test) for page, found in FOUND.items() for one in found if one.test}
+    assert len(elsewhere) == 3
+    for page, test in elsewhere:
+        assert Path(page).name in (ROOT / "tests" / test).read_text("utf-8")

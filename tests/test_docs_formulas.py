@@ -1,4 +1,4 @@
-"""The figures of `docs/formulas.md`, and the code of `docs/embeddings.md`."""
+"""The figures of `benchmarks/training.md` on formulas, and the code of `docs/embeddings.md`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cimtool.reference.statistics import Gaussians, distance_variance, expected_
 from cimtool.training.losses.constraints import Siamese
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = (DOCS / "formulas.md").read_text("utf-8")
+PAGE = (DOCS.parent / "benchmarks" / "training.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("d", "times"), [(8, 13), (64, 87), (1024, 1365)])

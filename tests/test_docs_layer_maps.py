@@ -1,4 +1,4 @@
-"""The worked example of docs/layer-maps.md compiles, and its page has every key of a map."""
+"""The worked example of docs/your-own-model.md compiles, and its page has every key of a map."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.loading.layer_map import OWN_KEYS, VALUES
 from cimtool.loading.layouts import Layout
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "layer-maps.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "your-own-model.md").read_text("utf-8")
 TOWERS = {"text_proj": "caption_tower", "video_proj": "clip_tower"}
 HEADS = {"mu": "mean_head", "logvar": "spread_head"}
 

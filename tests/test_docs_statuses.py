@@ -8,7 +8,7 @@ from pathlib import Path
 from cimtool import cli
 from cimtool.base.errors import CheckFailed, CimError
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "exit-statuses.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "commands.md").read_text("utf-8")
 
 
 def test_the_page_has_every_status_of_the_command_line_once() -> None:

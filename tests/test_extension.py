@@ -354,7 +354,7 @@ def test_entry_points_share_a_module_and_own_checkpoints_load_beside_a_faulty_la
 
 
 def test_the_page_quotes_the_example() -> None:
-    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     source = "\n".join(file.read_text("utf-8") for file in (PLUGIN / "acme").glob("*.py"))
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 4

@@ -1,7 +1,7 @@
 """Comparison of a manifest with its program: a value that both state must be the same.
 
 A digest is not a signature: a person who changes a manifest can compute the digest again.
-docs/files-of-others.md lists each value of a manifest, and the value that it is compared with.
+docs/bundle.md lists each value of a manifest, and the value that it is compared with.
 """
 
 from __future__ import annotations

@@ -345,8 +345,8 @@ class Question:
 
     `even` is the same with every wrong score replaced by their mean and every right one by theirs;
     `limit` is that for many wrong videos, log(size - 1) + (wrong - right) / tau for
-    InfoNCE, and `limit_without_log` is without the logarithm, as the document has it that derives
-    it. None for a loss without such a limit.
+    InfoNCE, and `limit_without_log` is that without the log term, as in the source's derivation.
+    None for a loss without such a limit.
     """
 
     size: int

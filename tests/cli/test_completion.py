@@ -9,7 +9,7 @@ import pytest
 
 from cimtool import cli
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "shell-completion.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "installation.md").read_text("utf-8")
 
 
 def asked(

@@ -225,7 +225,7 @@ def published_costs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("published_costs")
 
 
-PAGE = (ROOT / "docs" / "cost.md").read_text()
+PAGE = (ROOT / "benchmarks" / "cost.md").read_text()
 
 
 def test_the_page_has_every_point_and_every_width(published_costs: ModuleType) -> None:

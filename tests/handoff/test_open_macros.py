@@ -1,6 +1,6 @@
 """Adapters for public macros: with stubs of their ports, and with macros that were fetched.
 
-The macros are not part of this repository. docs/handoff-open-macros.md says how to fetch them; then
+The macros are not part of this repository. examples/handoff/README.md says how to fetch them; then
 
     CIMTOOL_OPEN_MACROS=FOLDER python -m pytest tests/handoff/test_open_macros.py
 

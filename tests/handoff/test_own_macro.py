@@ -18,7 +18,7 @@ from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMN = ROOT / "examples" / "handoff" / "cim_column.sv"
-PAGE = ROOT / "docs" / "handoff-your-macro.md"
+PAGE = ROOT / "docs" / "handoff.md"
 
 
 @pytest.mark.thorough("whole pages and notebooks run in order")

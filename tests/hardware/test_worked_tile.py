@@ -1,4 +1,4 @@
-"""The tile that docs/integer-contract.md works by hand: every number in its tables."""
+"""The tile worked by hand, which docs/integer-contract.md includes: every number in its tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import adc
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "integer-contract.md"
+PAGE = Path(__file__).resolve().parents[1] / "golden" / "worked_tile.md"
 ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement", "ternary")
 STEP = 1
 

@@ -1,6 +1,6 @@
 // From the bench's ports (handoff/sv/cim_adapter.sv explains them) to those of ts_qracc, the model of an
 // array with charge redistribution and flash converters of
-// https://github.com/Lawrence-lugs/QrAccelerator (docs/handoff-open-macros.md).
+// https://github.com/Lawrence-lugs/QrAccelerator (examples/handoff/README.md).
 //
 // A row is switched to a voltage above the middle, below it or to the middle: the digits 1, -1 and 0. A
 // column of cells of one bit shares the charge of those that hold 1, and its comparators show a

@@ -1,5 +1,5 @@
 // From the bench's ports (handoff/sv/cim_adapter.sv explains them) to those of tinymoa_dcim, the array
-// of 16 x 16 of https://github.com/EzraWolf/TinyMOA-IHP26a (docs/handoff-open-macros.md).
+// of 16 x 16 of https://github.com/EzraWolf/TinyMOA-IHP26a (examples/handoff/README.md).
 //
 // It has no write port of its own: it fetches rows, then planes of digits, from a memory of which it is
 // told the addresses, and stores a result per column there. This adapter is that memory, and writes the

@@ -1,6 +1,6 @@
 // From the bench's ports (handoff/sv/cim_adapter.sv explains them) to those of
 // tt_um_8bit_vector_compute_in_SRAM, a chip of Tiny Tapeout 7
-// (https://github.com/ramyadhadidi/tt07-8bit-vector-compute-in-SRAM; docs/handoff-open-macros.md).
+// (https://github.com/ramyadhadidi/tt07-8bit-vector-compute-in-SRAM; examples/handoff/README.md).
 //
 // A chip is a column: 8 weights and 8 inputs of 8 bits, never negative, and their sum of products in 19
 // bits. All go through pins of 8 bits: an operation and an address, a byte in, a byte out. Here a chip
