@@ -147,6 +147,8 @@ def _guess_model(found: ProjectGuess, facts: Mapping[str, Facts], choose: Choose
     """Note the projectors; returns the facts of a checkpoint, or nothing."""
     key = "model.projectors"
     known = [name for name in _of(facts, "checkpoint") if facts[name]["layout"] is not None]
+    # A training keeps its last epoch beside its best.
+    known.sort(key=lambda name: Path(name).stem == "last")
     if known:
         chosen = choose(key, known)
         said = f"{_one_of(known, 'checkpoint')} (layout {facts[chosen]['layout']})"

@@ -96,6 +96,11 @@ def test_init_guesses_each_file_and_says_why(here: Path, cimtool: Cimtool) -> No
     assert cimtool("compile", "--dry-run").status == 0
 
 
+def test_init_takes_the_best_epoch_before_the_last(here: Path, cimtool: Cimtool) -> None:
+    shutil.copy(here / "model.safetensors", here / "last.safetensors")
+    assert values_of_init(here, cimtool)["model"] == {"projectors": "model.safetensors"}
+
+
 def test_init_overwrites_nothing(here: Path, write: Write, cimtool: Cimtool) -> None:
     write("# mine\n")
     assert "cimtool.toml: is there already" in cimtool("init").sentence
