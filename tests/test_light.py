@@ -30,7 +30,7 @@ def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_pa
 
 @pytest.mark.thorough("starts a process for each", quick=("train",))
 @pytest.mark.parametrize(
-    ("command", "line"), [("train", "Model and loss:"), ("demo", "Folder of trained models.")]
+    ("command", "line"), [("train", "--loss NAME"), ("demo", "Folder of trained models.")]
 )
 def test_help_needs_no_extra(command: str, line: str) -> None:
     hidden = f"from light_walk import Hidden; import sys; sys.meta_path.insert(0, Hidden({EXTRAS}))"

@@ -245,8 +245,14 @@ def test_a_pipe_is_not_replaced_by_an_output(cimtool: Callable[..., Any], tmp_pa
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-300, 1e-160])
-@pytest.mark.parametrize("layer", ["mu", "logvar"])
+# Log-variances times 5e-324 are zeros, which are compiled: they take no array.
+TINY = [
+    ("mu", 5e-324),
+    *((layer, x) for layer in ("mu", "logvar") for x in (1e-310, 1e-300, 1e-160)),
+]
+
+
+@pytest.mark.parametrize(("layer", "value"), TINY)
 def test_weights_whose_squares_float64_does_not_hold(
     layer: str, value: float, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, CimWarning
 from cimtool.base.progress import silent
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
@@ -255,7 +255,10 @@ def test_best_scores_of_dies_are_not_asked_for(analog: object, data: object) -> 
 
 def test_digital_arrays_have_no_noise(make_bundle: object, data: object) -> None:
     digital = make_bundle("digital", target="colonnade-65nm")  # type: ignore[operator]
-    with pytest.raises(CimError, match=r"text\.fc1: its arrays add digitally"):
+    with (
+        pytest.warns(CimWarning, match="digital SRAM, which have no conductance to program"),
+        pytest.raises(CimError, match=r"text\.fc1: its arrays add digitally"),
+    ):
         api.simulate(digital.folder, data, noise=NoiseOptions(1, model="pcm-generic"))
 
 
