@@ -292,7 +292,7 @@ def test_budgets_and_limits_on_labelled_rows_are_of_the_others_of_a_class(
         rel=1e-5,
     )
     assert all(metrics[name] <= most for name, most in budget.items())
-    assert metrics["map_loss"] > 0
+    assert metrics["map_loss"] != 0  # fewer bits may also gain a little
     for name in budget:
         below = {name: metrics[name] - 1e-3}
         if below[name] > 0:
