@@ -19,19 +19,8 @@ from cimtool.cli.group import LazyGroup, Refusal, command_files
 from cimtool.cli.output import shown
 
 WALK = (
-    *(
-        "demo",
-        "init",
-        "run",
-        "compile",
-        "program",
-        "simulate",
-        "encode",
-        "search",
-        "verify",
-        "compare",
-        "sweep",
-    ),
+    *("demo", "init", "run", "compile", "program", "simulate", "encode", "search", "verify"),
+    *("compare", "sweep"),
     *("tune", "cost", "export", "embed", "teacher", "fit", "train", "evaluate", "inspect"),
     *("targets", "noise", "doctor"),
 )

@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 
 from cimtool.cli import cli
 from cimtool.cli.commands import init
-from cimtool.cli.group import records_by_command
+from cimtool.cli.commands import run as run_command
+from cimtool.cli.group import Command, CommandContext, records_by_command
 from cimtool.cli.project import shared_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -444,6 +445,24 @@ def test_another_file_of_rows_verifies_again(again: Path, cimtool: Cimtool) -> N
     rows = dict(np.load(again / "other.npz"))
     np.savez(again / "eval.npz", **{name: one[:20] for name, one in rows.items()})
     assert steps_done(cimtool) == ["verify"]
+
+
+def test_a_file_that_changes_during_a_step_is_read_again(
+    again: Path, monkeypatch: pytest.MonkeyPatch, cimtool: Cimtool
+) -> None:
+    change(again, "[settings]", "[verify]\nseed = 1\n[settings]")
+    do = run_command._run
+
+    def do_and_change(step: Command, inner: CommandContext) -> str:
+        failure = do(step, inner)
+        rows = dict(np.load(again / "eval.npz"))
+        np.savez(again / "eval.npz", **{name: one[:20] for name, one in rows.items()})
+        return failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_command, "_run", do_and_change)
+        assert steps_done(cimtool) == ["verify"]
+    assert "verify" in steps_done(cimtool)
 
 
 def test_a_check_that_fails_ends_each_run_with_1(again: Path, cimtool: Cimtool) -> None:

@@ -118,9 +118,11 @@ def _done(context: click.Context, project: Project, out: Output) -> Iterator[Don
             failure = _run(step, inner)
             made = _made(kept.kept[-1], folder)
             warnings = "\n".join(kept.warnings)
-            records[name] = replace(
-                _now(inner, project), failure=failure, warnings=warnings, **made
-            )
+            # Digests from before the step: a file that changed meanwhile is read again next time.
+            # Only a bundle that is made now names further inputs.
+            later = _now(inner, project).inputs if name == STEPS[0] else {}
+            inputs = {**later, **now.inputs}
+            records[name] = replace(now, inputs=inputs, failure=failure, warnings=warnings, **made)
             write_lock(folder, records)
         yield DoneStep(name, records[name], reason, time.monotonic() - started)
 
