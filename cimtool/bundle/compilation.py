@@ -87,7 +87,7 @@ FEW_ROWS = 32
 A new value lies outside the range of n others in 2 of n + 1 cases, for any distribution.
 """
 
-FEW_NOTES = 5
+FEW_NOTES = 3
 """Notes that are shown at once, after the warnings."""
 
 SCORED_ROWS = 256

@@ -85,24 +85,17 @@ class Output:
 
     def _with_hint(self, found: Document) -> Document:
         """The document with a line on what --verbose adds, before the final lines on files."""
-        from cimtool.report.document import Section, Sentence, Verbatim, walk
-        from cimtool.report.table import Table
-        from cimtool.report.terminal import is_narrowed
+        from cimtool.report.document import Sentence, Verbatim
+        from cimtool.report.terminal import left_out
 
-        hidden = [one for one in found.blocks if one.level == "detail"]
-        if self.verbose or not hidden:
+        left = left_out(found, self.width)
+        if self.verbose or not left:
             return found
-        titles = [one.title for one in hidden if isinstance(one, Section | Table) and one.title]
-        others = len(hidden) - len(titles)
-        titles += [f"{others} more note{'s' * (others > 1)}"] * (others > 0)
-        tables = [one for one in walk(found.blocks) if isinstance(one, Table)]
-        shown = [one for one in tables if one.level != "detail"]
-        titles += ["all columns"] * any(is_narrowed(one, self.width) for one in shown)
         last = next(
             (i for i, one in enumerate(reversed(found.blocks)) if not isinstance(one, Verbatim)), 0
         )
         at = len(found.blocks) - last
-        hint = Sentence(f"--verbose also shows: {'; '.join(titles)}")
+        hint = Sentence(f"--verbose has the rest: {left}")
         return replace(found, blocks=(*found.blocks[:at], hint, *found.blocks[at:]))
 
 

@@ -31,27 +31,27 @@ RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 
 
 PAYS: dict[Tone, str] = {
-    "good": "Compute-in-memory pays here.",
-    "bad": "Compute-in-memory does not pay here.",
-    "": "Whether compute-in-memory pays here is open.",
+    "good": "Compute-in-memory pays among {}",
+    "bad": "Compute-in-memory does not pay among {}",
+    "": "Whether compute-in-memory pays among {} is open",
 }
 """The answer by tone."""
 
 UNMEASURED: dict[Tone, str] = {
-    "good": "Compute-in-memory takes less energy here; whether it finds as much is not measured.",
-    "bad": "Compute-in-memory takes more energy here; whether it finds more is not measured.",
+    "good": "Compute-in-memory takes less energy among {}, how much it finds is not measured",
+    "bad": "Compute-in-memory takes more energy among {}, how much it finds is not measured",
 }
 """The answer by tone if R@1 is not known of all cheapest ways, and of the other side's."""
 
-FINDS_LESS = {
-    "good": "Compute-in-memory takes less energy here, and finds less.",
-    "bad": "Compute-in-memory takes more energy here, and finds more.",
+FINDS_LESS: dict[Tone, str] = {
+    "good": "Compute-in-memory takes less energy among {}, and finds less",
+    "bad": "Compute-in-memory takes more energy among {}, and finds more",
 }
 """The answer by tone if R@1 of the cheapest way is lower than that of the other side."""
 
 
 def verdict(found: BundleCost) -> list[Sentence]:
-    """The cheapest way, the factor, and whether compute-in-memory pays; then by size."""
+    """Whether compute-in-memory pays, and by which factor."""
     if found.gallery is None:
         return [
             Sentence(
@@ -60,10 +60,7 @@ def verdict(found: BundleCost) -> list[Sentence]:
                 "verdict",
             )
         ]
-    first = cheapest_sentence(found.ways, _among(found))
-    by_size = found.cheapest_by_size
-    later = (unmeasured_text(found), by_size_text(found) if by_size else "")
-    return [*first, *(Sentence(text, "verdict") for text in later if text)]
+    return cheapest_sentence(found.ways, _among(found))
 
 
 def _among(found: BundleCost) -> str:
@@ -77,7 +74,7 @@ def _at_once(found: BundleCost, before: str = ", ") -> str:
 
 
 def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
-    """The cheapest way of these `among` so many items, beside the cheapest of the other side.
+    """The answer, and the cheapest way of these `among` so many items beside the other side's.
 
     One side is the compiled model on its target (BUILT), the other is all else.
     """
@@ -86,24 +83,21 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
         return []
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
-    answer, first = PAYS[tone], least[0]
-    rival = _rival(ways, least)
-    if len(least) == 1:
-        text = f"Cheapest among {among}: {_named(first)}"
-    else:
-        *some, last = (_named(one) for one in least)
-        text = f"Among {among} no way is shown to be cheapest, at these prices: "
-        text += f"{'; '.join(some)}; and {last}"
+    answer, first, rival = PAYS[tone], least[0], _rival(ways, least)
     compared = least if rival is None else (*least, rival)
     if tone and any(one.r1 is None for one in compared):
         answer, tone = UNMEASURED[tone], ""
     elif tone and rival is not None and _finds_less(first, rival):
         answer, tone = FINDS_LESS[tone], ""
-    if rival is not None:
-        against, ratio = max(_multiples(rival, least), key=lambda one: one[1].low)
-        of = "" if len(least) == 1 else f" as {against.way}"
-        text += f"; {rival.way} takes {times_text(ratio)} as much{of}, {_figures(rival)}"
-    return [Sentence(f"{text}. {answer}", "verdict", tone)]
+    text = f"{answer.format(among)}: "
+    if rival is None:
+        text += f"{first.way} takes {first.energy_pj.full_text(ENERGIES)}"
+    else:
+        # One that is surely cheaper than the other side shows the answer.
+        shown = [first] if len(built) > 1 else least
+        against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
+        text += f"{rival.way} takes {times_text(ratio)} the energy of {against.way}"
+    return [Sentence(f"{text}.", "verdict", tone)]
 
 
 def _multiples(way: GalleryWay, least: Sequence[GalleryWay]) -> list[tuple[GalleryWay, Change]]:
@@ -116,7 +110,8 @@ def unmeasured_text(found: BundleCost) -> str:
     """The ways of the first line whose R@1 is not known, and what measures it; empty if all are."""
     least = cheapest(found.ways)
     rival = _rival(found.ways, least) if least else None
-    unknown = [one for one in (*least, *([] if rival is None else [rival])) if one.r1 is None]
+    compared = least if rival is None or rival in least else (*least, rival)
+    unknown = [one for one in compared if one.r1 is None]
     said = [f"{_unmeasured(one)}." for one in unknown if one.unmeasured]
     if others := [one for one in unknown if not one.unmeasured]:
         *some, last = (f'"{one.way}"' for one in others)
@@ -143,11 +138,8 @@ def _unmeasured(way: GalleryWay) -> str:
 
 def sampling_text(found: BundleCost) -> str:
     """Monte Carlo as a multiple of the build that scores in the same place; empty if not known."""
-    program = found.program
-    kind: WayKind = "digital" if program.gallery_items is None else "in the memory"
-    kind = kind if program.shortlist is None else "shortlist"
     both = {one.kind: one for one in found.ways}
-    sampled, built = both.get("Monte Carlo"), both.get(kind)
+    sampled, built = both.get("Monte Carlo"), both.get(_kind(found))
     ratio = None if sampled is None or built is None else times(sampled, built)
     if sampled is None or built is None or ratio is None:
         return ""
@@ -157,14 +149,17 @@ def sampling_text(found: BundleCost) -> str:
     )
 
 
-def _rival(ways: Sequence[GalleryWay], least: Sequence[GalleryWay]) -> GalleryWay | None:
-    """The cheapest way of the other side than the first of `least`.
+def _kind(found: BundleCost) -> WayKind:
+    """The way in which the build answers."""
+    if found.program.shortlist is not None:
+        return "shortlist"
+    return "digital" if found.program.gallery_items is None else "in the memory"
 
-    None if none is known, or if it is among `least`.
-    """
+
+def _rival(ways: Sequence[GalleryWay], least: Sequence[GalleryWay]) -> GalleryWay | None:
+    """The cheapest way of the other side than the first of `least`; None if none is known."""
     other = [one for one in ways if (one.kind in BUILT) != (least[0].kind in BUILT)]
-    found = next(iter(cheapest(other)), None)
-    return None if found in least else found
+    return next(iter(cheapest(other)), None)
 
 
 def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:
@@ -172,31 +167,23 @@ def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:
     return one.r1 is not None and other.r1 is not None and one.r1.high < other.r1.low
 
 
-def _named(way: GalleryWay) -> str:
-    return f"{way.way} at {_figures(way)}"
-
-
-def _figures(way: GalleryWay) -> str:
-    """The energy of a way and its R@1, each with its interval."""
-    known = "not measured"
-    if way.r1 is not None:
-        known = f"{percent(way.r1.value)}% {percent_range(way.r1.low, way.r1.high)}"
-        listed = "" if way.measured_list is None else f" by a list of {way.measured_list:,}"
-        known += "" if way.measured_of is None else f"{listed} of {way.measured_of:,} items"
-    return f"{way.energy_pj.full_text(ENERGIES)}, R@1 {known}"
-
-
 def by_size_text(found: BundleCost) -> str:
-    """From which size on the compiled model takes less energy; the cheapest at middle prices."""
+    """From which size on the compiled model takes less energy; empty if it is not known."""
+    sizes = found.cheapest_by_size
+    if not sizes:
+        return ""
+    less = _runs(sizes, lambda one: ANSWERS[one.takes_less])
+    return f"Less energy, from {sizes[0].items:,} to {MOST:,} items{_at_once(found)}: {less}."
+
+
+def cheapest_by_size_text(found: BundleCost) -> str:
+    """The cheapest way at middle prices, by size; empty if it is not known."""
     sizes = found.cheapest_by_size
     if not sizes:
         return ""
     names = {one.kind: one.way for one in found.ways}
-    less = _runs(sizes, lambda one: ANSWERS[one.takes_less])
     least = _runs(sizes, lambda one: names[one.ways[0]])
     return (
-        f"Does compute-in-memory take less energy, from {sizes[0].items:,} to {MOST:,} "
-        f"items{_at_once(found)}: {less}. "
         f"Cheapest at the middle of all prices: {least}."
         f"{LISTS * any('shortlist' in one.ways for one in sizes)}"
     )
@@ -224,10 +211,17 @@ def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) ->
 
 
 def instead_table(found: BundleCost) -> list[Table]:
-    """One row per kind of way, the cheapest in bold; no table without a gallery."""
+    """One row per kind of way, the cheapest in bold; no table without a gallery.
+
+    Essential are the cheapest of both sides, Monte Carlo, and the build's own way.
+    """
     if found.gallery is None:
         return []
     least = cheapest(found.ways)
+    told = {"Monte Carlo", _kind(found)}
+    if least:
+        rival = _rival(found.ways, least)
+        told |= {least[0].kind} | (set() if rival is None else {rival.kind})
     among = "" if found.accuracy is None else f"\nof {found.accuracy.items:,}"
     accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval, among so many items")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
@@ -237,10 +231,10 @@ def instead_table(found: BundleCost) -> list[Table]:
             lambda w: w.energy_pj.full_cell(ENERGIES),
         ),
         (
-            Column("latency", whole, "with its interval"),
+            Column("latency", whole, "with its interval", essential=False),
             lambda w: w.latency_ns.full_cell(TIMES),
         ),
-        (Column("queries/s", whole), lambda w: _rate(w.queries_per_s)),
+        (Column("queries/s", whole, essential=False), lambda w: _rate(w.queries_per_s)),
         (Column("chips", whole, essential=False), lambda w: w.chips),
         (accuracy, lambda w: _share(w.r1)),
     )
@@ -250,6 +244,7 @@ def instead_table(found: BundleCost) -> list[Table]:
         found.ways,
         columns,
         lambda w: "result" if w in least else "",
+        lambda w: w.kind in told,
     )
     return [made.named("instead", "verdict")]
 
@@ -269,6 +264,8 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
     """The source of R@1, and the notes and reasons of rows."""
     if found.gallery is None:
         return
+    if sizes := cheapest_by_size_text(found):
+        yield sizes
     if found.accuracy is None:
         yield "R@1 is not measured: `cimtool verify` measures it, or data given here"
     else:

@@ -12,10 +12,12 @@ from cimtool.costs.bounds import bound_table, bounds_text, query_bounds
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.instead import (
+    by_size_text,
     instead_json,
     instead_notes,
     instead_table,
     sampling_text,
+    unmeasured_text,
     verdict,
     ways_table,
 )
@@ -35,7 +37,7 @@ from cimtool.costs.total_tables import (
 from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import Placement
 from cimtool.hardware.skipping import skipping_notes
-from cimtool.report.document import Document, Picture, Sentence, notes
+from cimtool.report.document import Document, Picture, Section, Sentence, notes
 from cimtool.report.formats import (
     AREAS,
     ENERGIES,
@@ -74,29 +76,42 @@ def document(estimate: BundleCost, name: str = "") -> Document:
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
     points = query_bounds(estimate)
-    energies = (f"{of}: {energy_headline(cost)}" for of, cost in of_batch(estimate).items())
+    energies = [
+        Sentence(f"{of}: {energy_headline(cost)}") for of, cost in of_batch(estimate).items()
+    ]
     sampled = sampling_text(estimate)
     return Document(
         f"{place}, {at}",
         (
             *verdict(estimate),
             *instead_table(estimate),
-            *([Sentence(sampled, "verdict")] if sampled else []),
-            Sentence(fit_sentence(plan), "verdict"),
-            *(Sentence(one, "verdict") for one in energies),
-            total_table(estimate).named("totals"),
-            *schedule_blocks(estimate),
-            *map(Sentence, _missing_lines(estimate)),
+            *map(Sentence, filter(None, [by_size_text(estimate)])),
+            *([] if estimate.gallery else (Sentence(fit_sentence(plan)), *energies)),
+            *notes(filter(None, [sampled, unmeasured_text(estimate)]), "detail"),
+            Section(
+                "Energies and times",
+                (
+                    *((Sentence(fit_sentence(plan)), *energies) if estimate.gallery else ()),
+                    total_table(estimate).named("totals"),
+                    *schedule_blocks(estimate),
+                    *map(Sentence, _missing_lines(estimate)),
+                ),
+            ),
             layer_cost_table(estimate).named("layers", "detail"),
-            *map(Sentence, floorplan_sentences(plan)),
-            Sentence(f"area: {area.full_text(AREAS)}{without}{_known_area(estimate)}"),
-            area_table(estimate.area),
-            Sentence(programming_sentence(estimate)),
-            *notes(instead_notes(estimate)),
+            Section(
+                "Arrays and area",
+                (
+                    *map(Sentence, floorplan_sentences(plan)),
+                    Sentence(f"area: {area.full_text(AREAS)}{without}{_known_area(estimate)}"),
+                    area_table(estimate.area),
+                    Sentence(programming_sentence(estimate)),
+                ),
+            ),
+            *notes(instead_notes(estimate), "detail"),
             *ways_table(estimate),
             part_table(estimate),
             *bound_table(points),
-            *notes([bounds_text(points)] if points else ()),
+            *notes([bounds_text(points)] if points else (), "detail"),
             *montecarlo_table(estimate),
             *notes(montecarlo_sentences(estimate), "detail"),
             price_table(estimate),

@@ -98,7 +98,7 @@ class EmbeddedRows(Result):
             for name, one in made.items()
             if one["cut"]
         ]
-        table = make_table("", columns, rows)
+        table = make_table("", columns, rows).named("", "verdict")
         return Document(f"{self.file}: {sizes}", (table, *cut), lambda: self.provenance)
 
 

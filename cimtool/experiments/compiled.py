@@ -52,7 +52,7 @@ from cimtool.reference.metrics import on_grid
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians
-from cimtool.report.document import Sentence
+from cimtool.report.document import Block, Sentence
 from cimtool.report.formats import NumberFormat
 from cimtool.report.table import Content, interval_cell
 from cimtool.simulation.die_program import Conditions, on_die
@@ -60,6 +60,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.verification.ranked_data import raw_products
 from cimtool.verification.stages import encode, real_means
 from cimtool.verification.worth import Worth, in_larger_gallery
+from cimtool.verification.worth_table import larger_gallery, worth_table
 
 PRICED_ITEMS = 128
 """Items at most of a shortlist's two galleries, which give the cost of any number of items."""
@@ -87,7 +88,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     worth: Worth | None = None
 
-    def verdict(self, subject: str) -> list[Sentence]:
+    def verdict(self, subject: str) -> list[Block]:
         """The verdict in the words of `verify`, of a `subject`; nothing if nothing is known."""
         if self.worth is None or not self.worth.standings:
             return []
@@ -95,7 +96,8 @@ class Outcome:
         return [
             Sentence(self.worth.about(subject), "verdict", self.worth.tone),
             *([] if energy is None else [energy.sentence()]),
-            *map(Sentence, self.worth.details),
+            *worth_table(self.worth),
+            *larger_gallery(self.worth),
         ]
 
     @property

@@ -415,7 +415,7 @@ class Remarks:
         """All sentences before the figures, without the verdict."""
         return [*self.faults, *self.warnings]
 
-    def blocks(self, verdicts: Sequence[Sentence]) -> Iterator[Block]:
+    def blocks(self, verdicts: Sequence[Block]) -> Iterator[Block]:
         """The same as blocks: faults, `verdicts`, then warnings."""
         yield from (Sentence(one, "verdict", "bad") for one in self.faults)
         yield from verdicts

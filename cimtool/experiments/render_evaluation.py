@@ -10,7 +10,7 @@ from cimtool.experiments.evaluate import Evaluation, Score
 from cimtool.reference.measures import WAYS
 from cimtool.reference.queries import RANKINGS_BY_KEY, led
 from cimtool.report.charts import Whisker, whiskers
-from cimtool.report.document import Document, Note, Picture, Sentence
+from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import number
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -153,8 +153,12 @@ def _counted(found: Evaluation) -> str:
 
 
 def warnings(found: Evaluation) -> list[str]:
-    """Sentences that a reader must see before the metrics, each after its subject."""
-    return [f"{one.name}: {text}" for one in found.scores for text in one.warnings]
+    """Sentences that a reader must see beside the metrics, each after its subjects."""
+    of: dict[str, list[str]] = {}
+    for one in found.scores:
+        for text in one.warnings:
+            of.setdefault(text, []).append(one.name)
+    return [f"{', '.join(names)}: {text}" for text, names in of.items()]
 
 
 def sentences(found: Evaluation) -> list[str]:
@@ -179,19 +183,21 @@ def sentences(found: Evaluation) -> list[str]:
         said.append(
             f"* a difference to the first{of}, on the same queries, whose interval leaves out 0"
         )
-    first = warnings(found)
-    return [*said, *(note for note in found.notes if note not in first)]
+    told = [f"{one.name}: {text}" for one in found.scores for text in one.warnings]
+    return [*said, *(note for note in found.notes if note not in told)]
 
 
 def document(found: Evaluation) -> Document:
     """The warnings, the table, and the sentences on its queries."""
     table = replace(evaluation_table(found), footnotes=())
+    first, *others = sentences(found)
     return Document(
         f"retrieval on {found.data}",
         (
-            *(Note(text, "verdict") for text in warnings(found)),
-            table.named("retrieval"),
-            *map(Sentence, sentences(found)),
+            table.named("retrieval", "verdict"),
+            Sentence(first),
+            *notes(warnings(found)),
+            *notes(others, "detail"),
             Picture("retrieval", retrieval_picture(found)),
         ),
         found.to_json,

@@ -47,14 +47,20 @@ def document(found: TargetComparison) -> Document:
         f"{points.model} on {counted(len({row.target for row in found.rows}), 'target')}",
         (
             *points.remarks.blocks(list(summary(found))),
-            target_table(found).named("targets"),
+            target_table(found)
+            .named("targets", "verdict")
+            .keeping(index < FIRST_TARGETS for index in range(len(found.rows))),
             *([Section("Cannot", tuple(reasons))] if reasons else []),
             *pictures(found),
-            *notes(_notes(found)),
+            *notes(_notes(found), "detail"),
             FactList(facts, "detail"),
         ),
         found.to_json,
     )
+
+
+FIRST_TARGETS = 4
+"""Rows that the first screen has."""
 
 
 def summary(found: TargetComparison) -> Iterator[Sentence]:

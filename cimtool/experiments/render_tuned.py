@@ -44,14 +44,15 @@ def document(found: Tuned) -> Document:
     return Document(
         f"{found.model} on {found.target}: {least}",
         (
-            *found.remarks.blocks(found.verdict),
             *map(Sentence, _outcome(found)),
+            *found.remarks.blocks(found.verdict),
             cost_table(found).named("costs"),
             bit_table(found).named("bits"),
             figure_table(found).named("figures"),
             *starts,
             *steps,
-            *notes([*_ways_tried(found), *found.outcome.warnings, *found.remarks.notes]),
+            *notes(found.outcome.warnings),
+            *notes([*_ways_tried(found), *found.remarks.notes], "detail"),
             Verbatim(f"wrote {found.written}"),
             Verbatim(f"next: {found.command or f'cimtool compile --settings {settings} ...'}"),
         ),

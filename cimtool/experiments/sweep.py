@@ -80,7 +80,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
 from cimtool.reference.montecarlo import check_samples
-from cimtool.report.document import Sentence
+from cimtool.report.document import Block, sentences
 
 SWEEP = ExperimentKind("sweep", "sweep.json", 11, IDENTITY, Outcome.from_json)
 
@@ -123,7 +123,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
         return self.remarks.first
 
     @property
-    def verdict(self) -> list[Sentence]:
+    def verdict(self) -> list[Block]:
         """The verdict on the chosen point; without one, on the point that is nearest to exact.
 
         Nothing if the float score is broken, or the points have no error.
@@ -195,7 +195,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
             **SWEEP.versions,
             "model": self.model,
             "files": {Path(name).name: digest for name, digest in self.files},
-            "verdict": [one.text for one in self.verdict],
+            "verdict": sentences(self.verdict),
             "warnings": self.first,
             "data": dict(self.data),
             "reference": self.reference,

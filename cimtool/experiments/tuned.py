@@ -16,7 +16,7 @@ from cimtool.experiments.objectives import CostName
 from cimtool.experiments.references import Remarks
 from cimtool.experiments.widths import Attempt
 from cimtool.reference.limits import within
-from cimtool.report.document import Document, Sentence, Verbatim
+from cimtool.report.document import Block, Document, Sentence, Verbatim, sentences
 from cimtool.report.formats import counted
 
 
@@ -94,7 +94,7 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
         return self.remarks.first
 
     @property
-    def verdict(self) -> list[Sentence]:
+    def verdict(self) -> list[Block]:
         """The verdict on the chosen model; nothing if the float score is broken."""
         return [] if self.remarks.faults else self.outcome.verdict("The chosen model")
 
@@ -112,7 +112,7 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
         left_out = ("remarks", "resumed", "results", "outcome")
         values = {name: value for name, value in vars(self).items() if name not in left_out}
         said = {
-            "verdict": [one.text for one in self.verdict],
+            "verdict": sentences(self.verdict),
             "worth": self.outcome.worth,
             "warnings": self.first,
             "notes": self.remarks.notes,

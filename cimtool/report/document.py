@@ -1,7 +1,8 @@
 """A document: the output of a result or a command as plain blocks, for every medium.
 
 `terminal`, `markdown` and `html` write it. Each block has a level. A `verdict` comes first. `shown`
-blocks are always there. A `detail` needs an option in a terminal; Markdown and pages fold it.
+blocks are open in Markdown and on pages; a `detail` is folded there. A terminal shows verdicts and
+`shown` sentences at once, and the rest with an option.
 """
 
 from __future__ import annotations
@@ -127,9 +128,17 @@ class Document:
         return replace(self, blocks=(*self.blocks, *blocks), values=lambda: {**own(), **values})
 
     def wrote(self, files: Iterable[Path], *next_: str) -> Document:
-        """The document with the files that were written, and the commands to run next."""
+        """The document with the files that were written, and the commands to run next.
+
+        Of a file beside the one before it, the line has the name alone.
+        """
         written = list(files)
-        line = Verbatim(f"wrote {', '.join(map(str, written))}")
+        folders = [None, *(one.parent for one in written)]
+        names = [
+            one.name if one.parent == before else f"{one}"
+            for one, before in zip(written, folders, strict=False)
+        ]
+        line = Verbatim(f"wrote {', '.join(names)}")
         return self.plus(line, *(Verbatim(f"next: {one}") for one in next_), written=written)
 
 

@@ -98,10 +98,14 @@ ItemColumns = Iterable[tuple[Column, Callable[[Item], Content]]]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of cells; `style` is `result` (bold), `cause` (marked), or both and a blank."""
+    """A row of cells; `style` is `result` (bold), `cause` (marked), or both and a blank.
+
+    Only `essential` rows are on a terminal's first screen.
+    """
 
     cells: tuple[Cell, ...]
     style: str = ""
+    essential: bool = True
 
 
 BlockLevel = Literal["verdict", "shown", "detail"]
@@ -128,6 +132,11 @@ class Table:
         """The table with a name and a level."""
         return replace(self, name=name, level=level)
 
+    def keeping(self, essential: Iterable[bool]) -> Table:
+        """The table with the rows that a first screen has marked."""
+        marked = zip(self.rows, essential, strict=True)
+        return replace(self, rows=tuple(replace(row, essential=one) for row, one in marked))
+
 
 def make_table(
     title: str,
@@ -152,10 +161,15 @@ def item_table(
     items: Iterable[Item],
     columns: ItemColumns[Item],
     style: Callable[[Item], str] = lambda _: "",
+    essential: Callable[[Item], bool] = lambda _: True,
 ) -> Table:
-    """Make a table with a row per item; `columns` give the contents, `style` the row's style."""
+    """Make a table with a row per item.
+
+    `columns` give the contents, `style` the row's style, `essential` whether the first screen has
+    it.
+    """
     items = list(items)
     headings, contents = zip(*columns, strict=True)
     rows = [[content(item) for content in contents] for item in items]
     styles = [style(item) for item in items]
-    return make_table(title, headings, rows, styles)
+    return make_table(title, headings, rows, styles).keeping(map(essential, items))

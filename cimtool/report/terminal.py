@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
-from cimtool.report.document import Block, Document, FactList, Note, Section, Sentence, Verbatim
-from cimtool.report.table import Column, Row, Table
+from cimtool.report.document import (
+    Block,
+    Document,
+    FactList,
+    Note,
+    Picture,
+    Section,
+    Sentence,
+    Verbatim,
+)
+from cimtool.report.formats import counted
+from cimtool.report.table import BlockLevel, Column, Row, Table
 
 UNLIMITED = 10_000
 """More columns than any table has."""
@@ -19,23 +30,67 @@ UNLIMITED = 10_000
 def terminal(
     document: Document, width: int = UNLIMITED, verbose: bool = False, wrap: bool = True
 ) -> str:
-    """Write a document, with details if `verbose`; tables take at most `width` columns if possible.
+    """Write all of a document if `verbose`, else its first screen.
 
-    With `wrap`, sentences are broken into lines of that width; without, each stays one line.
+    Tables take at most `width` columns if possible. With `wrap`, sentences are broken into lines of
+    that width; without, each stays one line.
     """
-    blocks = [one for one in document.blocks if verbose or one.level != "detail"]
+    blocks = list(document.blocks) if verbose else first_screen(document)
     blocks.sort(key=lambda one: one.level != "verdict")
     heading = [Sentence(document.heading)] if document.heading else []
     return "\n".join(_lines([*heading, *blocks], width, verbose, wrap))
 
 
+def first_screen(document: Document) -> list[Block]:
+    """The blocks that a terminal shows at once.
+
+    These are the sentences and facts outside sections but for details, and verdicts anywhere: a
+    table only if it is one, with its essential rows, and a section only with its own.
+    """
+    return list(_first(document.blocks, ("verdict", "shown")))
+
+
+def _first(blocks: Iterable[Block], levels: Sequence[BlockLevel]) -> Iterator[Block]:
+    for block in blocks:
+        match block:
+            case Section(title=title):
+                for one in _first(block.blocks, ("verdict",)):
+                    if isinstance(one, Sentence):
+                        yield replace(one, text=f"{title} {one.text}".strip())
+                    else:
+                        yield one
+            case Picture():
+                pass
+            case Table():
+                if block.level == "verdict":
+                    yield replace(block, rows=tuple(one for one in block.rows if one.essential))
+            case _ if block.level in levels:
+                yield block
+
+
+def left_out(document: Document, width: int) -> str:
+    """How much the first screen leaves out, in a few words; empty if it is nothing."""
+    parts = [one for one in document.blocks if isinstance(one, Section | Table)]
+    tables = [one for one in parts if isinstance(one, Table) and one.level == "verdict"]
+    others = len(parts) - len(tables)
+    notes = sum(isinstance(one, Sentence) and one.level == "detail" for one in document.blocks)
+    cut = any(is_narrowed(one, width) or not all(r.essential for r in one.rows) for one in tables)
+    said = (
+        "a table" if others == 1 else f"{others} tables and sections",
+        counted(notes, "note"),
+        "all rows and columns",
+    )
+    return ", ".join(text for text, is_so in zip(said, (others, notes, cut), strict=True) if is_so)
+
+
 def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> Iterator[str]:
-    """The lines of blocks, with empty lines around tables and sections."""
+    """The lines of blocks, with empty lines around tables and sections.
+
+    On the first screen there is none after a table.
+    """
     whole = UNLIMITED if not wrap else width
     apart = first = True
     for block in blocks:
-        if block.level == "detail" and not verbose:
-            continue
         alone = isinstance(block, Table | Section)
         match block:
             case Table():
@@ -47,9 +102,8 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
                 lines = list(_lines(inner, width, verbose, wrap))
                 if not lines:
                     continue  # only pictures
-                seen = [one for one in inner if verbose or one.level != "detail"]
                 text = "\n".join([*[title] * bool(title), *lines])
-                if len(lines) == 1 and type(seen[0]) is Sentence:
+                if len(lines) == 1 and type(inner[0]) is Sentence:
                     one_line = f"{title} {lines[0]}"
                     alone = "\n" in one_line or len(one_line) > whole
                     text = text if alone else one_line
@@ -64,7 +118,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         if not first and (alone or apart):
             yield ""
         yield text
-        apart, first = alone, False
+        apart, first = alone and (verbose or not isinstance(block, Table)), False
 
 
 def table_text(made: Table, width: int = UNLIMITED, fold: bool = True, every: bool = False) -> str:

@@ -16,7 +16,7 @@ from cimtool.loading.calibration_rows import without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import led
-from cimtool.report.document import Document, Note, notes
+from cimtool.report.document import Document, Note, Sentence, notes
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
@@ -28,6 +28,7 @@ from cimtool.verification.render import verdict_blocks
 from cimtool.verification.report import Report
 from cimtool.verification.report_format import FORMAT_VERSION
 from cimtool.verification.run import verify_bundle
+from cimtool.verification.worth_table import worth_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,18 +53,26 @@ class BundleComparison(Result):
 
     def document(self) -> Document:
         """Each bundle's verdict, the warnings, a table with a column a bundle, and all notes."""
+        each = list(zip(self.names, self.reports, strict=True))
         verdicts = [
-            replace(block, text=f"{name}: {block.text}")
-            for name, report in zip(self.names, self.reports, strict=True)
-            for block in verdict_blocks(report)
+            replace(one, text=f"{name}: {one.text}")
+            for name, report in each
+            for one in verdict_blocks(report)
+            if isinstance(one, Sentence)
+        ]
+        figures = [
+            replace(table, title=name, name="", level="shown")
+            for name, report in each
+            for table in worth_table(report.drift.worth)
         ]
         return Document(
             " and ".join(self.names),
             (
                 *verdicts,
                 *(Note(text) for text in dict.fromkeys(_first(self))),
-                comparison_table(self).named("bundles"),
-                *notes(dict.fromkeys(_notes(self))),
+                comparison_table(self).named("bundles", "verdict"),
+                *figures,
+                *notes(dict.fromkeys(_notes(self)), "detail"),
             ),
             self.to_json,
         )
@@ -130,7 +139,12 @@ def comparison_table(found: BundleComparison) -> Table:
     columns = [Column(""), *(Column(name, number) for name in found.names)]
     settings = [(key, *row) for key, row in found.differing.items()]
     metrics = _by_label([_metrics(report) for report in found.reports])
-    return make_table("Bundles side by side", columns, [*settings, *_steps(found), *metrics])
+    rows = [*settings, *_steps(found), *metrics]
+    drift = found.reports[0].drift
+    lead, ways = led(drift.by_class)[0], way_names(drift.modalities).values()
+    told = {key for key, *_ in settings} | {"centred RMSE"} | set(map(lead.labelled, ways))
+    made = make_table("Bundles side by side", columns, rows)
+    return made.keeping(row[0] in told for row in rows)
 
 
 TableRows = list[Sequence[Content]]

@@ -37,9 +37,7 @@ from cimtool.verification.headline import DriftFindings
 from cimtool.verification.report import Report
 from cimtool.verification.sections import ReportSection
 from cimtool.verification.sensitivity import Sensitivity
-
-FIRST = 2
-"""Sentences of the headline that stand before all tables; the others are with the error budget."""
+from cimtool.verification.worth_table import larger_gallery, worth_table
 
 
 def document(report: Report) -> Document:
@@ -58,9 +56,8 @@ def document(report: Report) -> Document:
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
             *verdict_blocks(report),
             *([Sentence(answers.survival_sentence(report))] if report.drift.noisy else []),
-            Sentence(answers.measured_on(report), tone="soft"),
-            *map(Sentence, report.headline.sentences[:FIRST]),
-            *notes(report.notes),
+            *notes(report.warnings),
+            *notes([one for one in report.notes if one not in report.warnings], "detail"),
             *_cards(report),
             *cards,
             *_target(report),
@@ -80,13 +77,16 @@ def document(report: Report) -> Document:
     )
 
 
-def verdict_blocks(report: Report) -> tuple[Sentence, ...]:
+def verdict_blocks(report: Report) -> tuple[Block, ...]:
     """The verdict, those of sections, and the figures that they rest on."""
     worth, kinds = report.drift.worth, ReportSection.every()
+    measured = answers.measured_on(report)
+    table = worth_table(worth, footnote=measured)
     return (
         Sentence(worth.sentence, "verdict", worth.tone),
         *(said for name, one in report.sections.items() for said in kinds[name].verdict(one)),
-        *map(Sentence, worth.details),
+        *(table or (Sentence(measured, tone="soft"),)),
+        *larger_gallery(worth),
     )
 
 
@@ -109,7 +109,7 @@ def _cards(report: Report) -> Iterator[Section]:
         against = f": {rmse} against \u201c{cause.cause_before}\u201d"
     next_ = (Sentence(f"Next: {text}.") for text in report.causes.advice)
     blocks = (Sentence(f"{step}{against}", "verdict"), *next_)
-    yield Section("What costs most, what to change?", blocks, "cause", 2)
+    yield Section("What costs most?", blocks, "cause", 2)
     others = (answers.noisiest_sentence(report), answers.clipped_sentence(report))
     blocks = (Sentence(answers.clipping_sentence(report)), *notes(others, "detail"))
     yield Section("Where do converters clip?", blocks, "clipping", 2)
@@ -141,7 +141,7 @@ def _budget(report: Report) -> Iterator[Block]:
         f"the compiled model's from {drift.reference}. Squares of independent errors add, RMSEs do "
         "not; what is left of the total is drawn apart, as a square."
     )
-    yield from notes((*report.headline.sentences[FIRST:], *drift.worth.notes))
+    yield from notes((*report.headline.sentences, *drift.worth.notes))
     yield Picture("budget", budget_chart(drift), caption)
     floor = answers.floor_sentence(report)
     yield from [Section("Monte Carlo as a measure", (Sentence(floor, "detail"),))] if floor else []

@@ -108,18 +108,6 @@ class SampledAlike:
         whole, _ = WORDS[self.standing_whole]
         return f"{said} where ranks are concerned ({whole} in the whole score)"
 
-    @property
-    def sentence(self) -> str:
-        """Both K, with their intervals if there are enough queries for one."""
-        if not self.has_error:
-            return "The compiled model has no error: its scores are the exact ones."
-        sure = self.queries >= LEAST_QUERIES
-        return (
-            f"Monte Carlo errs as much at {_equal(self.centred, sure)} where ranks are concerned, "
-            f"at {_equal(self.whole, sure)} in the whole score, if its mean square error falls as "
-            "1/K."
-        )
-
 
 def standing_of(loss: Change, queries: int) -> Standing:
     """The standing of a model that loses so much over so many independent queries."""
@@ -271,23 +259,6 @@ class Worth:
         return f"{verdict} {self.few}" if self.few else verdict
 
     @property
-    def details(self) -> tuple[str, ...]:
-        """The figures of the verdict, a sentence for each comparison that is known."""
-        said = []
-        if self.sampled is not None and not self.broken:
-            said.append(self.sampled.sentence)
-        if self.of_float is not None and not self.broken:
-            said.append(f"Float score, in the worse direction: {_shares(self.of_float)}.")
-        if self.of_raw is not None and not self.broken:
-            said.append(
-                f"Raw rows in int8, which need no model, among {self.items:,} items, in the worse "
-                f"direction: {_shares(self.of_raw)}."
-            )
-        if self.larger is not None:
-            said.append(self.larger.sentence)
-        return tuple(said)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on the variances of items, and on the error that few texts have."""
         said = []
@@ -320,27 +291,6 @@ WORDS: dict[Standing, tuple[str, str]] = {
 
 def _than(standing: Standing, other: str) -> str:
     return " ".join((*WORDS[standing], other))
-
-
-def _equal(found: Change, sure: bool) -> str:
-    """The K of the same error, to two digits; never below 1."""
-    if math.isinf(found.value):
-        return "no K"
-    if found.high < 1:
-        return "less than one sample a side"
-    texts = [f"{max(float(f'{k:.2g}'), 1.0):,.0f}" for k in (found.value, found.low, found.high)]
-    return f"K={texts[0]} [{texts[1]}, {texts[2]}]" if sure else f"K={texts[0]}"
-
-
-def _shares(one: BaselineLoss) -> str:
-    """Both figures and the gain, with its interval if there are enough queries for one."""
-    ends = percent_range(0.0 - one.loss.high, 0.0 - one.loss.low)
-    gain = f"{100 * (0.0 - one.loss.value):+.1f}"
-    return (
-        f"{one.metric} {percent(one.of_stage)}% compiled against {percent(one.of_baseline)}%, "
-        f"{gain} {ends if one.queries >= LEAST_QUERIES else ''}".rstrip()
-        + " points"
-    )
 
 
 def worth_of(

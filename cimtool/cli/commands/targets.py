@@ -29,8 +29,8 @@ from cimtool.report.document import (
     Verbatim,
     notes,
 )
-from cimtool.report.formats import NOT_GIVEN
-from cimtool.report.table import Column, make_table
+from cimtool.report.formats import NOT_GIVEN, counted
+from cimtool.report.table import BlockLevel, Column, make_table
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
 APART = ("name", "title", "operating_points", "figures", "retrievals", "unconfirmed", "unmodelled")
@@ -51,7 +51,7 @@ def list_(out: Output) -> None:
             one = _loaded(name)
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
     columns = [Column(key) for key in rows[0]]
-    table = make_table("", columns, [list(row.values()) for row in rows])
+    table = make_table("", columns, [list(row.values()) for row in rows]).named("", "verdict")
     out.result(Document("", (table,), lambda: {"targets": rows}))
 
 
@@ -110,6 +110,7 @@ def check(out: Output, files: tuple[str, ...]) -> None:
     too. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
+    level: BlockLevel = "shown" if files else "detail"
     every = target_origins() | cam_origins()
     for file, origin in (dict.fromkeys(files, OWN) or every).items():
         with unless_broken(f'target "{file}"', origin):
@@ -119,7 +120,15 @@ def check(out: Output, files: tuple[str, ...]) -> None:
             compared[file] = [vars(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
             lines += [f"  {one.sentence()}" for one in found]
-    shown = Document("", tuple(map(Verbatim, lines)))
+    every_figure = [one for found in compared.values() for one in found]
+    agreeing = [one for one in every_figure if one["computed"] is not None]
+    derived = sum(bool(one.get("by_construction") or one["unsaid"]) for one in agreeing)
+    said = (
+        f"{counted(len(valid), 'target')} valid; {len(agreeing)} of "
+        f"{counted(len(every_figure), 'published figure')} agree with the others of their target"
+        f"{f', {derived} of these by construction' * bool(derived)}"
+    )
+    shown = Document(said, tuple(Verbatim(line, level) for line in lines))
     out.result(shown.plus(valid=valid, compared=compared))
 
 

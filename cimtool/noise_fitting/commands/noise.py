@@ -45,5 +45,5 @@ def fit(out: Output, data: Path, output: Path) -> None:
     targets = f"{len(found.targets)} targets up to {found.g_max:g} uS"
     told = f"{found.measurements:,} measurements of {targets}"
     values = {**asdict(found), "parameters": parameters, "written": written}
-    shown = Document(told, (make_table("", columns, rows),), lambda: values)
+    shown = Document(told, (make_table("", columns, rows).named("", "verdict"),), lambda: values)
     out.result(shown.plus(*map(Sentence, found.notes), Verbatim(f"wrote {written}")))

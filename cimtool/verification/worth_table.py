@@ -1,0 +1,103 @@
+"""The figures that a verdict rests on, as a table with a row per comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cimtool.base.intervals import Change
+from cimtool.report.document import Sentence
+from cimtool.report.formats import percent, percent_range, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
+from cimtool.verification.drift import BaselineLoss
+from cimtool.verification.worth import LEAST_QUERIES, LargerGallery, Standing, Worth, standing_of
+
+SHOWN: dict[Standing, str] = {
+    "better": "better",
+    "as good": "as good",
+    "not shown": "not shown",
+    "worse": "WORSE",
+}
+
+Line = tuple[list[Content], bool]
+"""The cells of a row, and whether the first screen has it."""
+
+
+def worth_table(worth: Worth, title: str = "", footnote: str = "") -> tuple[Table, ...]:
+    """The compiled model beside raw rows, its float score and sampling; a `footnote` says on what.
+
+    No table if nothing is known or if the float score is broken.
+    """
+    lines = [] if worth.broken else [*_ranked(worth), *_sampled(worth)]
+    if not lines:
+        return ()
+    columns = (
+        Column("compared with"),
+        Column("its own", whole),
+        Column("compiled", whole, "K is for errors whose mean square falls as 1/K"),
+        Column("change", whole, "in points, with its 95% interval"),
+        Column("it is", help="the compiled model; not shown: the queries cannot tell"),
+    )
+    retrieval = worth.of_raw or worth.of_float
+    said = [footnote] if footnote else []
+    if retrieval is not None:
+        said.append(f"{retrieval.metric} in its worse direction, with 95% intervals")
+    cells, kept = zip(*lines, strict=True)
+    notes = [f"{'; '.join(said)}."] if said else ()
+    made = make_table(title, columns, cells, footnotes=notes, sortable=False)
+    return (made.named("worth", "verdict").keeping(kept),)
+
+
+def larger_gallery(worth: Worth) -> list[Sentence]:
+    """The sentence on R@1 in a larger gallery, if one was asked for."""
+    return [] if worth.larger is None else [Sentence(worth.larger.sentence, "detail")]
+
+
+def _ranked(worth: Worth) -> Iterator[Line]:
+    """The comparisons of R@1 or mAP."""
+    if worth.of_raw is not None:
+        yield _loss(f"raw rows in int8, {worth.of_raw.metric} %", worth.of_raw), True
+    if worth.larger is not None and worth.larger.gain is not None:
+        yield _larger(worth.larger, worth.against_raw or "not shown"), True
+    if worth.of_float is not None:
+        yield _loss(f"float score, {worth.of_float.metric} %", worth.of_float), True
+
+
+def _loss(name: str, one: BaselineLoss) -> list[Content]:
+    loss = one.loss
+    gain = Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
+    change = _points(gain, one.queries >= LEAST_QUERIES)
+    standing = SHOWN[standing_of(loss, one.queries)]
+    return [name, percent(one.of_baseline), percent(one.of_stage), change, standing]
+
+
+def _points(gain: Change, sure: bool) -> Cell:
+    ends = percent_range(gain.low, gain.high) if sure else ""
+    return Cell(f"{100 * gain.value:+.1f}", gain.value, ends)
+
+
+def _larger(one: LargerGallery, standing: Standing) -> list[Content]:
+    raw = None if one.raw is None else percent(one.raw.value)
+    change = None if one.gain is None else _points(one.gain, one.queries >= LEAST_QUERIES)
+    return [f"among {one.items:,} items", raw, percent(one.compiled.value), change, SHOWN[standing]]
+
+
+def _sampled(worth: Worth) -> Iterator[Line]:
+    """The K of the same error; that of whole scores leads only if it stands otherwise."""
+    one = worth.sampled
+    if one is None:
+        return
+    sure, differs = one.queries >= LEAST_QUERIES, one.standing_whole != one.standing
+    for name, found, standing, leads in (
+        ("sampling, K of same error", one.centred, one.standing, True),
+        ("sampling, K by whole scores", one.whole, one.standing_whole, differs),
+    ):
+        cell: Content = "no error"
+        if found.value < float("inf"):
+            cell = interval_cell(found, _samples)
+            cell = cell if sure or not isinstance(cell, Cell) else Cell(cell.text, cell.value)
+        yield [name, f"{one.samples:,}", cell, None, SHOWN[standing]], leads
+
+
+def _samples(k: float) -> str:
+    """K to two digits; below 1 no K errs as much."""
+    return "< 1" if k < 1 else f"{float(f'{k:.2g}'):,.0f}"
