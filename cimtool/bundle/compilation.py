@@ -74,7 +74,7 @@ from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
 from cimtool.reference.truth import all_equal
-from cimtool.report.document import Document, Picture, Sentence, notes
+from cimtool.report.document import Document, Picture, Sentence, noted
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
@@ -143,8 +143,7 @@ class Compilation(Result):
                 tiling_table(layers).named("layers"),
                 Sentence(f"arrays {size}: {arrays}"),
                 Sentence(chips),
-                *notes([*warnings, *others[:FEW_NOTES]]),
-                *notes(others[FEW_NOTES:], "detail"),
+                *noted([*warnings, *others], len(warnings) + FEW_NOTES),
                 Picture("placement", picture, f"Placement of {name}: {fit_sentence(plan)}"),
             ),
             lambda: values,

@@ -51,7 +51,7 @@ FINDS_LESS: dict[Tone, str] = {
 
 
 def verdict(found: BundleCost) -> list[Sentence]:
-    """Whether compute-in-memory pays, and by which factor."""
+    """The sentence on whether compute-in-memory pays, and by which factor."""
     if found.gallery is None:
         return [
             Sentence(
@@ -264,8 +264,6 @@ def instead_notes(found: BundleCost) -> Iterator[str]:
     """The source of R@1, and the notes and reasons of rows."""
     if found.gallery is None:
         return
-    if sizes := cheapest_by_size_text(found):
-        yield sizes
     if found.accuracy is None:
         yield "R@1 is not measured: `cimtool verify` measures it, or data given here"
     else:

@@ -13,6 +13,7 @@ from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.instead import (
     by_size_text,
+    cheapest_by_size_text,
     instead_json,
     instead_notes,
     instead_table,
@@ -87,7 +88,7 @@ def document(estimate: BundleCost, name: str = "") -> Document:
             *instead_table(estimate),
             *map(Sentence, filter(None, [by_size_text(estimate)])),
             *([] if estimate.gallery else (Sentence(fit_sentence(plan)), *energies)),
-            *notes(filter(None, [sampled, unmeasured_text(estimate)]), "detail"),
+            *notes([sampled, unmeasured_text(estimate), cheapest_by_size_text(estimate)], "detail"),
             Section(
                 "Energies and times",
                 (

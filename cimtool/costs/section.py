@@ -72,7 +72,9 @@ class CostSection(ReportSection, name="cost"):
         tables: tuple[Block, ...] = (
             *(one.named("instead") for one in instead.instead_table(found)),
             *map(Sentence, filter(None, [instead.by_size_text(found)])),
-            *notes([instead.unmeasured_text(found)], "detail"),
+            *notes(
+                [instead.unmeasured_text(found), instead.cheapest_by_size_text(found)], "detail"
+            ),
             *notes(instead.instead_notes(found), "detail"),
             *render.instead_pictures(found, "detail"),
             *instead.ways_table(found),

@@ -163,6 +163,11 @@ def notes(texts: Iterable[str | None], level: BlockLevel = "shown") -> tuple[Not
     return tuple(Note(text, level) for text in texts if text)
 
 
+def noted(texts: Sequence[str], first: int) -> tuple[Note, ...]:
+    """A list of sentences, the `first` ones shown and the rest as details."""
+    return (*notes(texts[:first]), *notes(texts[first:], "detail"))
+
+
 def wrote_arrays(file: Path, shapes: Mapping[str, Sequence[int]]) -> Verbatim:
     """The line that reports a written file of arrays."""
     return Verbatim(

@@ -69,7 +69,7 @@ def _first(blocks: Iterable[Block], levels: Sequence[BlockLevel]) -> Iterator[Bl
 
 
 def left_out(document: Document, width: int) -> str:
-    """How much the first screen leaves out, in a few words; empty if it is nothing."""
+    """A few words on what the first screen leaves out; empty if it is nothing."""
     parts = [one for one in document.blocks if isinstance(one, Section | Table)]
     tables = [one for one in parts if isinstance(one, Table) and one.level == "verdict"]
     others = len(parts) - len(tables)

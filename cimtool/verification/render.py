@@ -25,6 +25,7 @@ from cimtool.report.document import (
     Section,
     Sentence,
     Tone,
+    noted,
     notes,
 )
 from cimtool.report.formats import number
@@ -56,8 +57,7 @@ def document(report: Report) -> Document:
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
             *verdict_blocks(report),
             *([Sentence(answers.survival_sentence(report))] if report.drift.noisy else []),
-            *notes(report.warnings),
-            *notes([one for one in report.notes if one not in report.warnings], "detail"),
+            *noted(report.notes, len(report.warnings)),
             *_cards(report),
             *cards,
             *_target(report),

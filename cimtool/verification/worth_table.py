@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cimtool.base.intervals import Change
 from cimtool.report.document import Sentence
 from cimtool.report.formats import percent, percent_range, whole
-from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
+from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.worth import LEAST_QUERIES, LargerGallery, Standing, Worth, standing_of
 
@@ -18,7 +18,7 @@ SHOWN: dict[Standing, str] = {
     "worse": "WORSE",
 }
 
-Line = tuple[list[Content], bool]
+WorthRow = tuple[list[Content], bool]
 """The cells of a row, and whether the first screen has it."""
 
 
@@ -34,16 +34,13 @@ def worth_table(worth: Worth, title: str = "", footnote: str = "") -> tuple[Tabl
         Column("compared with"),
         Column("its own", whole),
         Column("compiled", whole, "K is for errors whose mean square falls as 1/K"),
-        Column("change", whole, "in points, with its 95% interval"),
+        Column("change [95%]", whole, "in points, with its 95% interval, of the worse direction"),
         Column("it is", help="the compiled model; not shown: the queries cannot tell"),
     )
-    retrieval = worth.of_raw or worth.of_float
-    said = [footnote] if footnote else []
-    if retrieval is not None:
-        said.append(f"{retrieval.metric} in its worse direction, with 95% intervals")
     cells, kept = zip(*lines, strict=True)
-    notes = [f"{'; '.join(said)}."] if said else ()
-    made = make_table(title, columns, cells, footnotes=notes, sortable=False)
+    made = make_table(
+        title, columns, cells, footnotes=[footnote] if footnote else (), sortable=False
+    )
     return (made.named("worth", "verdict").keeping(kept),)
 
 
@@ -52,7 +49,7 @@ def larger_gallery(worth: Worth) -> list[Sentence]:
     return [] if worth.larger is None else [Sentence(worth.larger.sentence, "detail")]
 
 
-def _ranked(worth: Worth) -> Iterator[Line]:
+def _ranked(worth: Worth) -> Iterator[WorthRow]:
     """The comparisons of R@1 or mAP."""
     if worth.of_raw is not None:
         yield _loss(f"raw rows in int8, {worth.of_raw.metric} %", worth.of_raw), True
@@ -81,7 +78,7 @@ def _larger(one: LargerGallery, standing: Standing) -> list[Content]:
     return [f"among {one.items:,} items", raw, percent(one.compiled.value), change, SHOWN[standing]]
 
 
-def _sampled(worth: Worth) -> Iterator[Line]:
+def _sampled(worth: Worth) -> Iterator[WorthRow]:
     """The K of the same error; that of whole scores leads only if it stands otherwise."""
     one = worth.sampled
     if one is None:
@@ -93,8 +90,10 @@ def _sampled(worth: Worth) -> Iterator[Line]:
     ):
         cell: Content = "no error"
         if found.value < float("inf"):
-            cell = interval_cell(found, _samples)
-            cell = cell if sure or not isinstance(cell, Cell) else Cell(cell.text, cell.value)
+            ends = f"[{_samples(found.low)}, {_samples(found.high)}]"
+            cell = Cell(
+                _samples(found.value), found.value, ends if sure and found.high >= 1 else ""
+            )
         yield [name, f"{one.samples:,}", cell, None, SHOWN[standing]], leads
 
 

@@ -358,12 +358,12 @@ def test_details_are_printed_with_verbose_and_named_without(
 ) -> None:
     words = ("verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path)
     short, long = cimtool(*words).out, cimtool(*words, "-v").out
-    hint = next(line for line in short.splitlines() if line.startswith("--verbose also shows: "))
-    assert "Retrieval; Scores; Layers; Sensitivity" in hint
+    hint = next(line for line in short.splitlines() if line.startswith("--verbose has the rest: "))
+    assert " tables and sections, " in hint
     assert (
         short.splitlines()[-1]
         == long.splitlines()[-1]
-        == (f"wrote {tmp_path}/report.json, {tmp_path}/report.md, {tmp_path}/report.html")
+        == (f"wrote {tmp_path}/report.json, report.md, report.html")
     )
     assert "--verbose" not in long
     assert "Every slice in numbers" in long

@@ -167,15 +167,13 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out")
     ran = cimtool(*arguments, "--data", small_trunk.eval)
     assert (ran.status, ran.err) == (0, "")
-    _, cheapest, unmeasured, by_size, _, title, *lines = ran.out.splitlines()
-    assert cheapest.startswith("Among 10,000,000 items no way is shown to be cheapest, at these ")
-    assert cheapest.endswith("Whether compute-in-memory pays here is open.")
-    assert unmeasured.startswith(
-        'R@1 of "build, shortlist of 100" is not measured; in a bundle by '
+    _, cheapest, _, title, *lines = ran.out.splitlines()
+    assert cheapest.startswith(
+        "Whether compute-in-memory pays among 10,000,000 items is open: build, shortlist of 100 "
+        "takes "
     )
-    assert by_size.startswith(
-        "Does compute-in-memory take less energy, from 1,000 to 100,000,000 items: "
-    )
+    by_size = "Less energy, from 1,000 to 100,000,000 items: "
+    assert any(line.startswith(by_size) for line in lines)
     assert title == "One query against 10,000,000 items"
     names = [
         "raw int8 rows, here", "raw int8 rows, CPU core", "raw int8 rows, GPU",

@@ -63,7 +63,7 @@ def test_texts_and_images_of_a_table_become_one_file_that_other_commands_read(
     assert run(folder, "images/captions.csv", *columns, "-o", str(output)) == 0
     said = capsys.readouterr().out
     assert "6 texts and 3 images" in said
-    assert f"wrote {output}, {output}.provenance.json" in said
+    assert f"wrote {output}, {output.name}.provenance.json" in said
     found = read_embeddings(output)
     assert found.unread == ()
     np.testing.assert_allclose(found.text, [text_row(one) for one in CAPTIONS], atol=2e-6)

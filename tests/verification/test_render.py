@@ -19,7 +19,7 @@ from cimtool.report.terminal import terminal
 from cimtool.verification.answers import survival_sentence
 from cimtool.verification.bits import BitCount
 from cimtool.verification.margins import PairSample
-from cimtool.verification.render import FIRST, junit_text, reliability_chart, write_junit
+from cimtool.verification.render import junit_text, reliability_chart, write_junit
 from cimtool.verification.report import Report
 
 from .conftest import changed, of_target
@@ -35,26 +35,27 @@ def test_the_terminal_text_fits(report: Report, noisy_report: Report, width: int
         for row in (*one.drift.shown, *one.drift.survivors):
             assert row.stage in text
         assert "corr." in text, "with all details a narrow table goes on below"
-        assert ("corr." in terminal(one.document(), width)) == (width >= 100)
+        assert "corr." not in terminal(one.document(), width)
         words = " ".join(text.split())
         for sentence in (*one.headline.sentences, *one.causes.advice, *one.notes):
             assert sentence in words
 
 
 def test_a_narrow_terminal_has_intervals_below_their_figures(report: Report) -> None:
-    lines = terminal(report.document(), 64).splitlines()
+    lines = terminal(report.document(), 64, verbose=True).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(" compiled model"))
     assert "[" not in lines[at]
     assert lines[at + 1].count("[") == 3
 
 
 def test_the_cause_is_marked(report: Report) -> None:
-    marked = [line for line in terminal(report.document()).splitlines() if " * " in line]
+    lines = terminal(report.document(), verbose=True).splitlines()
+    marked = [line for line in lines if " * " in line]
     assert [line.split()[0] for line in marked] == [report.headline.cause]
 
 
 def test_what_is_not_known_says_so(unknown_report: Report) -> None:
-    text = terminal(unknown_report.document())
+    text = terminal(unknown_report.document(), verbose=True)
     assert re.search("exact +not known", text)
     assert "standard error" not in text
 
@@ -64,7 +65,7 @@ def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
     first, rest = text.split("## Error budget")
     assert f"**{markdown_text(report.drift.worth.sentence)}**" in first
     assert markdown_text(survival_sentence(report)) in first
-    assert report.headline.sentences[0] in first
+    assert report.headline.sentences[0] in rest.replace("\\", "")
     assert first.startswith(f"# {report.subject.bundle}: all checks hold")
     assert markdown(changed(report, limits=()).document()).startswith(
         f"# {report.subject.bundle}: bits agree, no limit was set"
@@ -95,11 +96,11 @@ def test_names_are_no_markup(report: Report) -> None:
 
 
 def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report: Report) -> None:
-    noted = replace(report, notes=("warning: look",))
+    noted = replace(report, notes=("warning: look",), warnings=("look",))
     lines = terminal(of_target(noted, unmodelled=("x",)).document(), 300, verbose=True).splitlines()
     warning = lines.index("* warning: look")
     first = lines.index(f"Next: {report.causes.advice[0]}.")
-    assert report.headline.sentences[FIRST - 1] == lines[warning - 1]
+    assert report.drift.worth.sentence in lines[:warning]
     assert warning < first < lines.index("What is not modelled?") < lines.index("* x")
     assert lines.count("* x") == 1
 
@@ -269,7 +270,7 @@ def test_the_verdict_leads(report: Report) -> None:
     for text in (terminal(report.document(), 100), html(report.document())):
         words = " ".join(text.split())
         first = words.index(worth.sentence)
-        places = [words.index(one) for one in (*worth.details, survival_sentence(report))]
+        places = [words.index(one) for one in ("compared with", " against exact", "polynomial: ")]
         assert [first, *places] == sorted([first, *places])
 
 

@@ -41,6 +41,7 @@ from cimtool.verification.worth import (
     worst_share,
     worth_of,
 )
+from cimtool.verification.worth_table import worth_table
 from tests.kits import verdict_by_hand
 from tests.kits.verdict_by_hand import Items
 
@@ -271,7 +272,13 @@ def test_cases_are_told_apart(name: str) -> None:
     assert (found.of_raw is None) == (case.raw_led is None or not case.ranks)
     assert (found.sampled is None) == (case.monte_carlo is None)
     told = len(found.standings)
-    assert len(found.details) == (0 if case.broken else told)
+    tables = worth_table(found)
+    if case.broken or not told:
+        assert tables == ()
+    else:
+        (table,) = tables
+        whole = found.sampled is not None
+        assert len(table.rows) == told + whole
 
 
 def test_an_offset_is_worse_in_the_whole_score_alone() -> None:
@@ -293,24 +300,22 @@ def test_a_model_without_error_has_no_k() -> None:
     found = Case(0.0).worth()
     assert found.sampled is not None
     assert (found.sampled.centred.low, found.sampled.whole.low) == (math.inf, math.inf)
-    assert found.details[0] == "The compiled model has no error: its scores are the exact ones."
+    assert rows(found)["sampling, K of same error"] == ["10", "no error", "-", "better"]
     assert found.worst_share is None
 
 
 def test_an_offset_may_be_the_only_error() -> None:
     found = Case(0.0, offset=3).worth()
     assert "better than Monte Carlo with K=10 where ranks are concerned (WORSE in" in found.sentence
-    assert found.details[0] == (
-        "Monte Carlo errs as much at no K where ranks are concerned, at less than one sample a "
-        "side in the whole score, if its mean square error falls as 1/K."
-    )
+    assert rows(found)["sampling, K of same error"] == ["10", "no error", "-", "better"]
+    assert rows(found)["sampling, K by whole scores"] == ["10", "< 1", "-", "WORSE"]
 
 
 def test_of_too_few_queries_no_interval_is_told() -> None:
-    few, enough = (Case(0.1, texts=texts).worth().details for texts in (3, 6))
-    assert len(few) == len(enough) == 3
-    assert not any("[" in one for one in few)
-    assert all("[" in one for one in enough)
+    few, enough = (rows(Case(0.1, texts=texts).worth()).values() for texts in (3, 6))
+    assert len(few) == len(enough) == 4
+    assert not any("[" in cell for cells in few for cell in cells)
+    assert all(any("[" in cell for cell in cells) for cells in enough)
 
 
 def loss(value: float, low: float, high: float) -> BaselineLoss:
@@ -329,15 +334,28 @@ KNOWN = Worth(
 )
 
 
-def test_details_have_the_figures() -> None:
-    assert KNOWN.details == (
-        "Monte Carlo errs as much at K=120 [99, 150] where ranks are concerned, at K=4 [3, 5] in "
-        "the whole score, if its mean square error falls as 1/K.",
-        "Float score, in the worse direction: R@1 50.0% compiled against 52.0%, -2.0 [-5.0, 1.0] "
-        "points.",
-        "Raw rows in int8, which need no model, among 1,500 items, in the worse direction: R@1 "
-        "50.0% compiled against 25.0%, +25.0 [20.0, 30.0] points.",
-    )
+def rows(worth: Worth) -> dict[str, list[str]]:
+    """The lines of the table by their first cell."""
+    (table,) = worth_table(worth)
+    return {row.cells[0].text: [cell.line for cell in row.cells[1:]] for row in table.rows}
+
+
+def test_the_table_has_the_figures() -> None:
+    assert rows(KNOWN) == {
+        "raw rows in int8, R@1 %": ["25.0", "50.0", "+25.0 [20.0, 30.0]", "better"],
+        "float score, R@1 %": ["52.0", "50.0", "-2.0 [-5.0, 1.0]", "not shown"],
+        "sampling, K of same error": ["10", "120 [99, 150]", "-", "better"],
+        "sampling, K by whole scores": ["10", "4 [3, 5]", "-", "WORSE"],
+    }
+    (table,) = worth_table(KNOWN, "here", "of 9 x 9")
+    assert (table.title, table.footnotes, table.level) == ("here", ("of 9 x 9",), "verdict")
+    # Whole scores lead only if they stand otherwise.
+    assert [row.essential for row in table.rows] == [True] * 4
+    alike = replace(KNOWN, sampled=SampledAlike(K, 1500, Change(20, 15, 30), Change(40, 30, 50)))
+    assert [row.essential for row in worth_table(alike)[0].rows] == [True] * 3 + [False]
+
+
+def test_the_notes_are_on_variances_and_the_worst_texts() -> None:
     assert KNOWN.notes == (
         "Variances of the items: a^2 vd is 2.5 on average, they matter.",
         "The worst 1% of the texts have 12% of the centred mean square error.",
@@ -361,10 +379,8 @@ def test_a_k_below_one_is_less_than_one_sample() -> None:
     below = SampledAlike(K, 1500, Change(0.4, 0.2, 0.9), Change(0.7, 0.3, 1.6))
     found = replace(KNOWN, sampled=below)
     assert found.sentence.startswith("The compiled model is WORSE than Monte Carlo with K=10, ")
-    assert found.details[0] == (
-        "Monte Carlo errs as much at less than one sample a side where ranks are concerned, at K=1 "
-        "[1, 2] in the whole score, if its mean square error falls as 1/K."
-    )
+    assert rows(found)["sampling, K of same error"] == ["10", "< 1", "-", "WORSE"]
+    assert rows(found)["sampling, K by whole scores"] == ["10", "< 1 [< 1, 2]", "-", "WORSE"]
 
 
 def test_a_shortlist_finds_no_more_in_a_larger_gallery_than_all_scores() -> None:
