@@ -30,7 +30,10 @@ def bundles(folder: Path) -> dict[str, str]:
     return {name: snapshot(step, folder) for name, step in BUNDLES.items()}
 
 
-SECONDS = ("tune-verbose", "verify-noise", "verify-shortlist")
+SECONDS = (
+    *("compare", "cost-json", "tune-verbose"),
+    *("verify-branch", "verify-limits", "verify-noise", "verify-shortlist"),
+)
 """Snapshots that take seconds more; others show the same renderers."""
 
 
