@@ -34,7 +34,10 @@ SECONDS = (
     *("compare", "cost-json", "tune-verbose"),
     *("verify-branch", "verify-limits", "verify-noise", "verify-shortlist"),
 )
-"""Snapshots that take seconds more; others show the same renderers."""
+"""Snapshots that take seconds more; others show the same renderers.
+
+That of `compare` is read by `verification/test_compare.py`.
+"""
 
 
 @pytest.mark.parametrize(
