@@ -10,6 +10,7 @@ hand-off's layout.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,19 @@ def key_table() -> str:
     """The table of keys in Markdown."""
     head = "| in a target's file | setting | value | left out | what it is |\n"
     rows = [_row(name, key, *_field(name)) for name, key in KEYS.items()]
-    tables = file_schema(Target, "")["$defs"]
+    tables = _schema(Target)["$defs"]
     for name, table in _own_tables(tables).items():
         for entry, schema in table["properties"].items():
             key = Key(schema["title"], f"{name}.{entry}", setting="")
             if all(one.place != key.place for one in KEYS.values()):
                 rows.append(_row(entry, key, schema, entry in table.get("required", ())))
     return head + "|---|---|---|---|---|\n" + "".join(rows)
+
+
+@cache
+def _schema(table: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a file, made once for the rows of all keys."""
+    return file_schema(table, "")
 
 
 def _own_tables(tables: dict[str, Any]) -> dict[str, Any]:
@@ -130,8 +137,8 @@ def _field(name: str) -> tuple[dict[str, Any], bool]:
     """The schema of a key, and whether a target's file must give it."""
     place = KEYS[name].place
     if not place:
-        return file_schema(Keys, "")["properties"][name], False
-    schema, (table, entry) = file_schema(Target, ""), place.split(".")
+        return _schema(Keys)["properties"][name], False
+    schema, (table, entry) = _schema(Target), place.split(".")
     inside = schema["$defs"][schema["properties"][table]["$ref"].rpartition("/")[2]]
     return inside["properties"][entry], entry in inside.get("required", ())
 

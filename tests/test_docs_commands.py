@@ -270,7 +270,7 @@ def test_the_commands_of_a_page_run(
         run_code(python_of(name)[1])
 
 
-@pytest.mark.thorough("one page stands for the others", quick=("python-api", "training", "score"))
+@pytest.mark.thorough("one page stands for the others", quick=("training", "score"))
 @pytest.mark.parametrize(
     "name",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import runpy
 import subprocess
@@ -22,7 +23,9 @@ NARROW, WIDE = {"width": 390, "height": 800}, {"width": 1600, "height": 1000}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
+    """The site, built as `make docs` builds it, or the one that `.ci/run` built a moment ago."""
+    if built := os.environ.get("CIMTOOL_BUILT_SITE"):
+        return Path(built)
     assert SPHINX is not None
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(

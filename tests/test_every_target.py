@@ -44,7 +44,7 @@ def bundle(
 
 @pytest.mark.thorough(
     "each target; one of a kind is in the first tier",
-    quick=("isaac-rram-128", "dcim-28nm-isscc23", "hermes", "charge-65nm"),
+    quick=("isaac-rram-128", "dcim-28nm-isscc23"),
 )
 def test_no_value_differs(bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path) -> None:
     assert differing(bundle.folder, small_trunk, tmp_path) == []

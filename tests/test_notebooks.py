@@ -32,7 +32,7 @@ def test_each_notebook_is_that_of_its_script() -> None:
         assert kept == made["notebook"](script), script.name
 
 
-@pytest.mark.thorough("whole pages and notebooks run in order", quick=("cost_of_a_query",))
+@pytest.mark.thorough("whole pages and notebooks run in order")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_and_shows_its_pictures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -30,8 +30,14 @@ def bundles(folder: Path) -> dict[str, str]:
     return {name: snapshot(step, folder) for name, step in BUNDLES.items()}
 
 
-SECONDS = ("tune-verbose", "verify-noise", "verify-shortlist")
-"""Snapshots that take seconds more; others show the same renderers."""
+SECONDS = (
+    *("compare", "cost-json", "tune-verbose"),
+    *("verify-branch", "verify-limits", "verify-noise", "verify-shortlist"),
+)
+"""Snapshots that take seconds more; others show the same renderers.
+
+That of `compare` is read by `verification/test_compare.py`.
+"""
 
 
 @pytest.mark.parametrize(

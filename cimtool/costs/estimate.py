@@ -161,7 +161,15 @@ class Estimate(ScoredQuery):
     @property
     def conversions(self) -> int:
         """Conversions of a text and a video that are encoded, and of a score."""
-        return sum(self.in_arrays(graph).conversions for graph in self.program.graphs)
+        counts = {place.layer: place.conversions for place in self.placements}
+        found = 0
+        for graph in self.program.graphs:
+            for node in graph.nodes:
+                if (layer := graph.layer(node)) in counts:
+                    found += counts[layer] * self.products[layer]
+                if self.cam is not None and isinstance(node.op, CellDistance):
+                    found += search_cost(CamUse.of(node.op, self.cam)).conversions
+        return found
 
     @cached_property
     def _shortlisting(self) -> Cost | None:

@@ -49,83 +49,119 @@ def preempted_length(waiting: Iterable[tuple[int, int, int]]) -> int:
     return least
 
 
+def length_by_heads(waiting: Iterable[tuple[int, int, int]]) -> int:
+    """The ticks of the same tasks one after another by their heads, without any interruption.
+
+    `preempted_length` is no more than that, and takes longer to tell.
+    """
+    now = most = 0
+    for head, ticks, tail in sorted(waiting):
+        now = (head if head > now else now) + ticks
+        if now + tail > most:
+            most = now + tail
+    return most
+
+
 class _Search:
-    """The order of the shortest schedule found so far, and its length."""
+    """The order of the shortest schedule found so far, and its length.
+
+    Resources are numbers here: most of the time is spent on looking them up.
+    """
 
     def __init__(self, tasks: Sequence[HardwareTask], length: int) -> None:
-        self.tasks, self.length, self.rest = tasks, length, tails(tasks)
-        self.holds = [[(r, ticks) for r, ticks in task.holds if ticks] for task in tasks]
+        self.length, self.rest = length, tails(tasks)
+        self.ticks = [task.ticks for task in tasks]
+        self.after = [task.after for task in tasks]
+        numbers: dict[Resource, int] = {}
+        self.holds = [
+            [(numbers.setdefault(r, len(numbers)), ticks) for r, ticks in task.holds if ticks]
+            for task in tasks
+        ]
+        self.held = [{resource for resource, _ in holds} for holds in self.holds]
+        self.free = [0] * len(numbers)
         self.order: list[int] | None = None
         self.visits = 0
 
-    def go(self, order: list[int], ends: dict[int, int], free: dict[Resource, int]) -> None:
-        """Try all schedules that begin with the tasks of `order`, which end at `ends`."""
+    def go(self, order: list[int], ends: dict[int, int], free: list[int]) -> None:
+        """Try all schedules that begin with the tasks of `order`, which end at `ends`.
+
+        `free` has the end of each resource's holds.
+        """
         heads = self._heads(ends, free)
-        if self._bound(heads, ends) >= self.length:
+        if self._takes_as_long(heads, ends):
             return
         order, ends = [*order], {**ends}
         for position, head in heads.items():
             # What takes no time is in no task's way, and is placed at once.
-            if not self.tasks[position].ticks and self._is_open(position, ends):
+            if not self.ticks[position] and self._is_open(position, ends):
                 order.append(position)
                 ends[position] = head
-        if len(order) == len(self.tasks):
+        if len(order) == len(self.ticks):
             self.order, self.length = order, max(ends.values())
             return
         for position in self._branches(heads, ends):
-            start = heads[position]
-            held = {resource: start + ticks for resource, ticks in self.holds[position]}
-            end = start + self.tasks[position].ticks
-            self.go([*order, position], ends | {position: end}, free | held)
+            start, held = heads[position], [*free]
+            for resource, ticks in self.holds[position]:
+                held[resource] = start + ticks
+            end = start + self.ticks[position]
+            self.go([*order, position], ends | {position: end}, held)
 
     def _is_open(self, position: int, ends: dict[int, int]) -> bool:
-        return all(before in ends for before in self.tasks[position].after)
+        return all(before in ends for before in self.after[position])
 
-    def _heads(self, ends: dict[int, int], free: dict[Resource, int]) -> dict[int, int]:
+    def _heads(self, ends: dict[int, int], free: list[int]) -> dict[int, int]:
         """The earliest start of each task that is not placed, after what is."""
         found: dict[int, int] = {}
-        for position, task in enumerate(self.tasks):
+        done, ticks = {**ends}, self.ticks
+        for position, (after, held) in enumerate(zip(self.after, self.held, strict=True)):
             if position in ends:
                 continue
             head = 0
-            for before in task.after:
-                end = ends[before] if before in ends else found[before] + self.tasks[before].ticks
-                head = max(head, end)
-            for resource, _ in self.holds[position]:
-                head = max(head, free.get(resource, 0))
+            for before in after:
+                if done[before] > head:
+                    head = done[before]
+            for resource in held:
+                if free[resource] > head:
+                    head = free[resource]
             found[position] = head
+            done[position] = head + ticks[position]
         self.visits += len(found)
         if self.visits > MOST_VISITS:
             raise _TooLong
         return found
 
-    def _bound(self, heads: dict[int, int], ends: dict[int, int]) -> int:
-        """Ticks that no schedule undercuts whose other tasks begin at their heads or later."""
-        least = max(ends.values(), default=0)
-        waiting: dict[Resource, list[tuple[int, int, int]]] = {}
+    def _takes_as_long(self, heads: dict[int, int], ends: dict[int, int]) -> bool:
+        """True if no schedule is shorter whose other tasks begin at their heads or later."""
+        length, rests = self.length, self.rest
+        if max(ends.values(), default=0) >= length:
+            return True
+        waiting: dict[int, list[tuple[int, int, int]]] = {}
         for position, head in heads.items():
-            rest = self.rest[position]
-            least = max(least, head + rest)
+            rest = rests[position]
+            if head + rest >= length:
+                return True
             for resource, ticks in self.holds[position]:
                 waiting.setdefault(resource, []).append((head, ticks, rest - ticks))
-        for tasks in waiting.values():
-            if len(tasks) > 1 and least < self.length:
-                least = max(least, preempted_length(tasks))
-        return least
+        return any(
+            len(tasks) > 1
+            and length_by_heads(tasks) >= length
+            and preempted_length(tasks) >= length
+            for tasks in waiting.values()
+        )
 
     def _branches(self, heads: dict[int, int], ends: dict[int, int]) -> list[int]:
         """The tasks that can be next, the longest path to the end first."""
         ready = [p for p in heads if p not in ends and self._is_open(p, ends)]
-        first = min(ready, key=lambda p: (heads[p] + self.tasks[p].ticks, p))
-        end = heads[first] + self.tasks[first].ticks
+        first = min(ready, key=lambda p: (heads[p] + self.ticks[p], p))
+        end = heads[first] + self.ticks[first]
         early = [p for p in ready if heads[p] < end]
-        chosen, held = {first}, {resource for resource, _ in self.holds[first]}
+        chosen, held = {first}, {*self.held[first]}
         while True:
-            more = [p for p in early if p not in chosen and held & {r for r, _ in self.holds[p]}]
+            more = [p for p in early if p not in chosen and not held.isdisjoint(self.held[p])]
             if not more:
                 return sorted(chosen, key=lambda p: (-self.rest[p], heads[p], p))
             chosen.update(more)
-            held.update(resource for p in more for resource, _ in self.holds[p])
+            held.update(*(self.held[p] for p in more))
 
 
 def searched_order(tasks: Sequence[HardwareTask], length: int) -> tuple[list[int] | None, bool]:
@@ -137,7 +173,7 @@ def searched_order(tasks: Sequence[HardwareTask], length: int) -> tuple[list[int
         return None, False
     search = _Search(tasks, length)
     try:
-        search.go([], {}, {})
+        search.go([], {}, search.free)
     except _TooLong:
         return search.order, False
     return search.order, True

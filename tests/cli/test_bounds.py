@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cimtool import api
+from cimtool import api, cli
 from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 
 
-@pytest.fixture
-def report(cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def report(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A report with bounds at 90%, of 40 pairs."""
-    folder = tmp_path / "report"
-    found = cimtool(
-        "verify", small_bundle, "--data", small_trunk.eval, "--bound", "0.9", "--report", folder
-    )
-    assert found.status == 0
-    assert "90% of the pairs of a new text and a new video err at most" in found.out
+    folder, out = tmp_path_factory.mktemp("bounds") / "report", io.StringIO()
+    words = ("verify", small_bundle, "--data", small_trunk.eval, "--bound", "0.9")
+    with redirect_stdout(out):
+        assert cli.run([*map(str, words), "--report", str(folder)]) == 0
+    assert "90% of the pairs of a new text and a new video err at most" in out.getvalue()
     return folder / "report.json"
 
 

@@ -68,6 +68,8 @@ def test_hermes_both_projectors(full_size: FullSize) -> None:
     assert found.text.macs == MACS
     # 4, 8, 8 and 8 row groups, one conversion of each column of each.
     assert found.text.conversions == 2048 * 4 + 2048 * 8 + 2 * 1024 * 8
+    in_arrays_of = [found.in_arrays(graph).conversions for graph in found.program.graphs]
+    assert found.conversions == sum(in_arrays_of) == 2 * found.text.conversions
     assert found.text.drive_cycles == 4
     assert in_arrays(found, "time") == pytest.approx(4 * 133)
     assert in_arrays(found) == pytest.approx(1000 * 13.4 * MACS / 65536)

@@ -26,7 +26,7 @@ from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.costs.schedule import TICKS, HardwareTask, Pattern, lower_bound
 from cimtool.costs.schedule_once import once
 from cimtool.costs.schedule_repeats import shortest
-from cimtool.costs.schedule_search import preempted_length
+from cimtool.costs.schedule_search import length_by_heads, preempted_length
 
 Draw = Callable[[random.Random, int], list[HardwareTask]]
 
@@ -120,6 +120,19 @@ def test_one_resource_whose_tasks_can_be_interrupted() -> None:
     # Nothing to do between 1 and 10.
     assert preempted_length([(10, 2, 1), (0, 1, 0)]) == 13
     assert preempted_length([]) == 0
+
+
+def test_tasks_that_are_interrupted_take_no_longer_than_one_after_another() -> None:
+    draw, shorter = random.Random(19), 0
+    for _ in range(300):
+        tasks = [
+            (draw.randrange(20), draw.randrange(1, 9), draw.randrange(20))
+            for _ in range(draw.randrange(1, 9))
+        ]
+        least, by_heads = preempted_length(tasks), length_by_heads(tasks)
+        assert least <= by_heads
+        shorter += least < by_heads
+    assert 0 < shorter < 300
 
 
 def test_a_search_that_takes_too_many_branches_claims_nothing(

@@ -332,6 +332,7 @@ def test_rows_for_which_weights_are_rounded_are_no_rows_that_choose(
         prepared(small_trunk, "least", weight_rounding="gptq", calibration=tmp_path / "few.npz")
 
 
+@pytest.mark.thorough("rounds a model's weights by `gptq` four times, which takes seconds")
 def test_rounds_share_gradients_and_are_the_same_as_each_alone(search: BitSolver) -> None:
     settings = search.start.settings.model_copy(update={"weight_rounding": "gptq"})
     job, program = replace(search.trial.job, settings=settings), search.model.program

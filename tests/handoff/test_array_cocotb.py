@@ -11,9 +11,7 @@ import pytest
 from handoff_runs import counts, keep_directed, list_anew, run_cocotb, run_goal
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("levels",)
-)
+@pytest.mark.thorough("seconds more; that one changed line differs is in the first tier")
 @pytest.mark.parametrize("kind", ["leak", "levels", "differential"])
 def test_a_column_agrees_as_in_the_bench(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path

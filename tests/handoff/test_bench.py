@@ -29,7 +29,7 @@ from cimtool.handoff.faults import FAULTS, Fault, faulty
 
 @pytest.mark.thorough(
     "more circuits and faults; each simulator has one in the first tier",
-    quick=("levels", "digital"),
+    quick=("levels",),
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_differs_in_icarus(
@@ -130,7 +130,7 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
 
 @pytest.mark.thorough(
     "more circuits and faults; each simulator has one in the first tier",
-    quick=("sums.hex", "requantised.hex"),
+    quick=("sums.hex",),
 )
 @pytest.mark.parametrize(
     ("file", "tap"),

@@ -123,7 +123,7 @@ def handed_off(files: DemoFiles, folder: Path, target: str, **choices: Any) -> P
     return folder / "handoff"
 
 
-@pytest.mark.thorough("two orders", quick=("columns",))
+@pytest.mark.thorough("a hand-off of each order; that of the reference bundle is in the first tier")
 @pytest.mark.parametrize(
     ("pairs", "rows", "columns", "digits"),
     [("columns", 256, 64, "binary"), ("rows", 128, 128, "hex")],
@@ -172,7 +172,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.thorough("more arrays and converters", quick=("reference",))
+@pytest.mark.thorough("more arrays and converters; those of the reference bundle are in the first")
 @pytest.mark.parametrize("kind", [*CHOICES, "measured converter"])
 def test_columns_and_converters_of_other_kinds_are_read(
     kind: str,

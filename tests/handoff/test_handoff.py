@@ -70,6 +70,7 @@ def test_its_readme_names_only_files_that_are_there(handoff: Path) -> None:
     assert not any(name in readme for name in ("cim_cam.sv", "cim_writer.sv", "write_bounds"))
 
 
+@pytest.mark.thorough("its own flags optimise the model, which takes seconds")
 def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy")
     compared, wrong = differing(folder, quick=False)

@@ -153,9 +153,7 @@ def test_a_fault_is_found_in_each_kind_where_it_is_applicable(handoff: Path) -> 
                 assert any(f"{simulator}: {kind}: {name}: {one}" in done.stdout for one in told)
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("codes.hex",)
-)
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 @pytest.mark.parametrize(
     ("file", "tap", "kind"),
     [

@@ -327,7 +327,7 @@ def files(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     return sorted(found)
 
 
-PART = r"(?:point|start|epoch|probe|shard|tried)"
+PART = r"(?:point|start|epoch|probe|shard|tried)\b"
 SECONDS = re.compile(r"^ *[0-9]+\.[0-9] s  ", re.MULTILINE)
 OFTEN = re.compile(rf"^T s  (?!.*{PART}).*\n", re.MULTILINE)
 """Progress that is told once in so many seconds."""
