@@ -1,4 +1,4 @@
-"""Exponentials, sines and cosines of many numbers at once; compiled, in vectors.
+"""Exponentials, logarithms, sines and cosines of many numbers at once; compiled, in vectors.
 
 The C library takes one number at a time.
 """
@@ -40,6 +40,32 @@ QUARTER_HIGH = math.ldexp(math.floor(math.ldexp(math.pi / 2, 32)), -32)
 QUARTER_MIDDLE = 6.077100506303966e-11
 QUARTER_LOW = 2.0222662487959506e-21
 """The next 33 bits of pi / 2, and what is left of it."""
+
+
+A3, A5, A7, A9, A11, A13, A15, A17, A19, A21, A23, A25, A27, A29, A31, A33 = (
+    1 / odd for odd in range(3, 34, 2)
+)
+"""Coefficients of the area hyperbolic tangent for z <= 1/3: the next term is below 1e-17."""
+
+
+@jit_fused_part
+def logarithms_of_one_plus(y: FloatArray) -> None:
+    """Replace y [m], from 0 to 1, by log(1 + y) within 4 units in the last place.
+
+    It is twice the area hyperbolic tangent of y / (2 + y).
+    """
+    for k in range(len(y)):
+        z = y[k] / (2.0 + y[k])
+        z2 = z * z
+        z4 = z2 * z2
+        z8 = z4 * z4
+        z16 = z8 * z8
+        # Estrin's scheme.
+        a = (A3 + A5 * z2) + (A7 + A9 * z2) * z4
+        b = (A11 + A13 * z2) + (A15 + A17 * z2) * z4
+        c = (A19 + A21 * z2) + (A23 + A25 * z2) * z4
+        d = (A27 + A29 * z2) + (A31 + A33 * z2) * z4
+        y[k] = 2.0 * (z + z * z2 * ((a + b * z8) + (c + d * z8) * z16))
 
 
 @jit_fused_part

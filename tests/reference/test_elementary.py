@@ -1,11 +1,16 @@
-"""Exponentials, sines and cosines against many digits."""
+"""Exponentials, logarithms, sines and cosines against many digits."""
 
 from __future__ import annotations
 
 import mpmath
 import numpy as np
 
-from cimtool.reference.elementary import LIMIT, cosines, exponentials
+from cimtool.reference.elementary import (
+    LIMIT,
+    cosines,
+    exponentials,
+    logarithms_of_one_plus,
+)
 
 
 def test_exp_within_two_units_in_the_last_place():
@@ -35,3 +40,15 @@ def test_cosines_and_sines_within_1e_15():
             assert abs(found[0] - mpmath.cos(angle)) < 1e-15, angle
             assert abs(found[1] - mpmath.sin(angle)) < 1e-15, angle
     assert (cosine[-1], sine[-1]) == (1, 0)
+
+
+def test_log_of_one_plus_within_four_units_in_the_last_place():
+    rng = np.random.default_rng(0)
+    ends = [1.0, 1e-17, 1e-300, 0.0]
+    points = np.array([*rng.uniform(size=2000), *10.0 ** rng.uniform(-20, 0, 1000), *ends])
+    found = points.copy()
+    logarithms_of_one_plus(found)
+    with mpmath.workdps(40):
+        for y, one in zip(points.tolist(), found.tolist(), strict=True):
+            expected = mpmath.log1p(y)
+            assert abs(one - expected) <= 4 * np.spacing(float(expected)), y
