@@ -146,9 +146,10 @@ def interval(values: Array, queries: int | None = None) -> Interval:
     a query has another number is at most the share that may hide from so many queries.
     """
     edge = 50 * (1 - LEVEL)
-    if np.isnan(values).all():
+    known = values[~np.isnan(values)]
+    if not len(known):
         return Interval(np.nan, np.nan)
-    low, high = np.nanpercentile(values, (edge, 100 - edge))
+    low, high = np.percentile(known, (edge, 100 - edge))
     if queries is not None and low == high and low in (0.0, 1.0):
         return counted_share(int(low) * queries, queries).interval
     return Interval(float(low), float(high))

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit_summand, jit_sums
+from cimtool.base.compiled import jit_summand, jit_sums, wide_vectors
+from cimtool.reference.elementary import cosines, exponentials
 from cimtool.reference.exact_series import (
     DOUBT,
     LIKELY,
@@ -74,10 +75,12 @@ SADDLE_SLOPE = 0.1
 
 # Offsets in the workspace of one line of nodes: t; the product of all 1 + i r t as p + i q, its
 # turns, and the logarithm of its square, which was divided out; the two sums of the exponent; the
-# result as logarithm of the size, phase, and their error; dt / dx. All are in one flat array at
-# constant distances, so that the compiler sees that they do not overlap.
-T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX = (
-    MOST_LANES * row for row in range(11)
+# result as logarithm of the size, phase, and their error; dt / dx; e^(-pi t); sines of phases;
+# room. All are in one flat array at constant distances, so that the compiler sees that they do not
+# overlap.
+ROWS = 14
+T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX, FALL, SINE, ROOM = (
+    MOST_LANES * row for row in range(ROWS)
 )
 
 
@@ -107,6 +110,7 @@ def log_probabilities(
 
     The arrays are [.., d]; `rows` [4, n] gives each pair's row in each of them.
     """
+    wide_vectors()
     d = mu_t.shape[1]
     padded = max(-(-d // STEP), 1) * STEP
     square, s, room = np.zeros(padded), np.zeros(padded), np.empty((2, padded))
@@ -149,12 +153,18 @@ def log_expectation(
 
 @jit_summand
 def _largest(s: FloatArray) -> float:
-    """The largest of numbers that are 0 or more, padded to STEP."""
-    m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
-    for i in range(0, len(s), STEP):
-        m0, m1 = max(m0, s[i]), max(m1, s[i + 1])
-        m2, m3 = max(m2, s[i + 2]), max(m3, s[i + 3])
-    return max(max(m0, m1), max(m2, m3))
+    """The largest of numbers that are 0 or more; their bits have the same order as integers.
+
+    Floats would be compared one by one: the largest of vectors may not have a NaN.
+    """
+    wide_vectors()
+    bits = s.view(np.int64)
+    place, most = 0, np.int64(0)
+    for i in range(len(bits)):
+        most = max(most, bits[i])
+    for i in range(len(bits)):
+        place = i if bits[i] == most else place
+    return float(s[place])
 
 
 @jit_summand
@@ -253,7 +263,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
     _prepare(c, pair)
     angle, scale = math.pi * (c - pole), WIDTH * width
     beside *= math.sin(angle)
-    nodes, values = np.empty(11 * MOST_LANES), np.empty((3, MOST_LANES))
+    nodes, values = np.empty(ROWS * MOST_LANES), np.empty((3, MOST_LANES))
     step, length, count = FIRST_STEP, 0.0, 0
     first = int(FIRST_NODES)  # not a literal: for a literal, numba compiles all below once more
     coarse, total, doubt = 0.0, 0.0, 0.0
@@ -317,22 +327,25 @@ def _integrand(
     for k in range(lanes):
         nodes[T + k] = scale * 0.5 * (grown - 1.0 / grown)
         nodes[DX + k] = scale * 0.5 * (grown + 1.0 / grown)
+        nodes[FALL + k] = -math.pi * nodes[T + k]
         grown *= ratio
     if len(pair.series.terms):
         _by_series(lanes, c, pair, nodes)
     else:
         _by_dimensions(lanes, pair, nodes)
+    room = nodes[ROOM : ROOM + lanes]
+    exponentials(nodes[FALL : FALL + lanes], room)
+    exponentials(nodes[SIZE : SIZE + lanes], room)
+    cosines(nodes[TURN : TURN + lanes], nodes[SINE : SINE + lanes], room)
     sine, cosine = math.sin(angle), math.cos(angle)
     for k in range(lanes):
-        t = nodes[T + k]
-        fall = math.exp(-math.pi * t)
-        size = math.exp(nodes[SIZE + k]) * fall
+        fall = nodes[FALL + k]
+        size = nodes[SIZE + k] * fall
         # sin(pi c) / sin(pi (c + i t)), both parts times e^(-pi t) / 2
         re, im = sine * (1 + fall * fall), cosine * (1 - fall * fall)
-        phase = nodes[TURN + k]
-        wave = (math.cos(phase) * re + math.sin(phase) * im) * 2 * sine / (re * re + im * im)
+        wave = (nodes[TURN + k] * re + nodes[SINE + k] * im) * 2 * sine / (re * re + im * im)
         values[0, k] = size * wave * nodes[DX + k]
-        values[1, k] = sine * size if t > 0.2 else math.inf
+        values[1, k] = sine * size if nodes[T + k] > 0.2 else math.inf
         values[2, k] = size * nodes[DX + k] * nodes[LEFT + k]
 
 
@@ -340,16 +353,16 @@ def _integrand(
 def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
     """Size and phase of e^(F(c + i t) - F(c)), and the relative error of both.
 
-    Beyond the reach of the series, the integrand is set to 0 and its error to infinity: the line
-    has to end before.
+    Beyond the reach of the series, the integrand is set to next to 0 and its error to infinity: the
+    line has to end before.
     """
+    along(pair.series, c, nodes[T : T + lanes], nodes[SIZE : SIZE + lanes],
+          nodes[TURN : TURN + lanes], nodes[LEFT : LEFT + lanes])  # fmt: skip
     for k in range(lanes):
-        t = nodes[T + k]
-        left = remainder(pair.series, math.sqrt(c * c + t * t))
-        size, phase = along(pair.series, t)
+        left = nodes[LEFT + k]
         within = left < 0.5
-        nodes[SIZE + k] = size if within else -math.inf
-        nodes[TURN + k] = phase if within else 0.0
+        nodes[SIZE + k] = nodes[SIZE + k] if within else -math.inf
+        nodes[TURN + k] = nodes[TURN + k] if within else 0.0
         nodes[LEFT + k] = 1.3 * left if within else math.inf  # e^x - 1 < 1.3 x below 0.5
 
 

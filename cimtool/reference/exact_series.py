@@ -4,14 +4,14 @@ With A_k = sum s^k and B_k = sum delta^2 s^k over a pair's dimensions, L = log E
 
     L(u) = sum over k >= 1 of (-u)^k 2^(k-1) (A_k / k + B_(k-1))     for |2 u| max s < 1
 
-(the cumulants of D, a generalised chi-square, over k!). With u = side a v, K terms and
-q = 2 a max s, the terms left out add up to at most
+(the cumulants of D, a generalised chi-square, over k!). With u = side a v, K terms, w = max s and
+q = 2 a w, the terms left out add up to at most
 
-    R(v) = a |v| (A_1 / (K+1) + B_0) (q |v|)^K / (1 - q |v|),
+    R(v) = a |v| (A_K / (K+1) + B_(K-1)) / w^(K-1) (q |v|)^K / (1 - q |v|),
 
-as no s is larger than max s. A pair costs K multiplications per dimension, for any number of
-points at which L is needed. R is compared with the result: if the series is too inaccurate, the
-pair is summed over its dimensions.
+as A_(k+1) <= w A_k and B_(k+1) <= w B_k. A pair costs K multiplications per dimension, for any
+number of points at which L is needed. R is compared with the result: if the series is too
+inaccurate, the pair is summed over its dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.compiled import jit_summand
+from cimtool.base.compiled import jit_summand, wide_vectors
 
 AT_ONCE = 4
 """Orders that one pass over the dimensions adds."""
@@ -35,6 +35,9 @@ DOUBT = 1e-12
 
 LIKELY = 0.01
 """Share of DOUBT below which a series is accepted before the line is known."""
+
+LEAST_POWER = 1e-200
+"""The least w^(K-1) by which R is divided; below, A_1 and B_0 w^(1-K) bound the sums."""
 
 NEAR = 0.9
 """The series is used if q |v| is below this; it diverges at 1."""
@@ -83,7 +86,9 @@ def series_of(
             end = _root(variance, EXPONENT) + 1.0
             if ratio * end > NEAR:
                 break
-        weight = a * (mean / (count + 1) + half)
+        weight, power_of_widest = a * (mean / (count + 1) + half), widest ** (count - 1)
+        if power_of_widest > LEAST_POWER:
+            weight = a * (of_s[3] / (count + 1) + of_square[3]) / power_of_widest
         # |v|^(K+1) times the size of the integrand is largest here.
         top = (math.sqrt(math.pi**2 + 4.0 * variance * (count + 1)) - math.pi) / (2.0 * variance)
         size = math.exp(-(0.5 * variance * top + math.pi) * top)
@@ -104,6 +109,7 @@ def _sums(
     square: FloatArray, s: FloatArray, power: FloatArray
 ) -> tuple[tuple[float, float, float, float], tuple[float, float, float, float]]:
     """The next sums of s^k from k = p + 1 on, and of delta^2 s^k from k = p on; `power` is s^p."""
+    wide_vectors()
     s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0
     q1, q2, q3, q4 = 0.0, 0.0, 0.0, 0.0
     for i in range(len(s)):
@@ -163,11 +169,29 @@ def expand(series: Series, c: float) -> None:
 
 
 @jit_summand
-def along(series: Series, t: float) -> tuple[float, float]:
-    """Real and imaginary part of F(c + i t) - F(c), of the series expanded at c."""
-    around, count, square = series.around, len(series.around), t * t
-    odd, even = 0.0, 0.0
-    for k in range((count - 1) // 2 * 2, -1, -2):
-        odd = around[k] - odd * square
-        even = (around[k + 1] if k + 1 < count else 0.0) - even * square
-    return -even * square, odd * t
+def along(
+    series: Series, c: float, t: FloatArray, real: FloatArray, imaginary: FloatArray,
+    left: FloatArray,
+) -> None:  # fmt: skip
+    """Write both parts of F(c + i t) - F(c) [m], of the series expanded at c, and `remainder`.
+
+    There are an even number of terms.
+    """
+    around, ratio = series.around, series.ratio
+    for k in range(len(t)):
+        real[k], imaginary[k], left[k] = 0.0, 0.0, 1.0
+    for order in range(len(around) - 2, -1, -2):
+        odd, even = around[order], around[order + 1]
+        for k in range(len(t)):
+            square = t[k] * t[k]
+            near_square = ratio * ratio * (c * c + square)
+            imaginary[k] = odd - imaginary[k] * square
+            real[k] = even - real[k] * square
+            left[k] *= near_square
+    for k in range(len(t)):
+        square = t[k] * t[k]
+        real[k] *= -square
+        imaginary[k] *= t[k]
+        v = math.sqrt(c * c + square)
+        near = ratio * v
+        left[k] = series.weight * v * left[k] / (1.0 - near) if near < NEAR else math.inf

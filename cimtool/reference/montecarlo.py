@@ -14,6 +14,7 @@ from cimtool.base.compiled import jit_fused, jit_fused_part, jit_sums
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import side_by_side
+from cimtool.reference.elementary import exponentials
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 Modality = Literal["text", "video"]
@@ -130,22 +131,29 @@ def monte_carlo_of_pairs(
 
         parts = list(blocks(len(rows_v), _NEAR_POINTS // samples))
         points = np.concatenate(side_by_side(drawn, parts))
+        norms = np.einsum("mkd,mkd->mk", points, points)
         of_block = np.flatnonzero((videos >= held.start) & (videos < held.stop))
         starts = np.flatnonzero(np.diff(texts[of_block], prepend=-1))
         by_text = np.split(of_block, starts[1:]) if len(of_block) else []
 
         def fill(
-            some: slice, points: FloatArray = points, first: int = held.start,
-            by_text: list[IntArray] = by_text,
+            some: slice, points: FloatArray = points, norms: FloatArray = norms,
+            first: int = held.start, by_text: list[IntArray] = by_text,
         ) -> None:  # fmt: skip
             for of_text in by_text[some]:
                 row = texts[of_text[:1]]
-                z_t = draw(text[row], "text", row, samples, seed)
+                (z_t,) = draw(text[row], "text", row, samples, seed)
+                norms_t = np.einsum("kd,kd->k", z_t, z_t)[None]
                 for part in blocks(len(of_text), _NEAR_POINTS // samples):
                     few = of_text[part]
-                    # Sample-major, as in `monte_carlo`.
-                    z_v = np.ascontiguousarray(points[videos[few] - first].transpose(1, 0, 2))
-                    found = mean_of_sigmoids(_sigmoid_inputs(z_t, z_v, *sigmoid))
+                    near = videos[few] - first
+                    # Pair by pair: to gather the points of a few videos would take longer.
+                    products = np.empty((len(few), samples, samples))
+                    for product, one in zip(products, near, strict=True):
+                        np.dot(z_t, points[one].T, out=product)
+                    x = np.ascontiguousarray(products.transpose(1, 2, 0))[None]
+                    _to_inputs(x, norms_t, np.ascontiguousarray(norms[near].T), *sigmoid)
+                    found = mean_of_sigmoids(x)
                     log_p[few], log_1mp[few], error[few] = (one[0] for one in found)
 
         side_by_side(fill, list(blocks(len(by_text), _TOLD)))
@@ -202,22 +210,6 @@ STEEP = 0.7
 
 It is sqrt(2) if one of the K*K sigmoids makes up their whole sum.
 """
-
-LIMIT = 708.0
-"""Largest exponent: e^708 is finite, and a sigmoid beyond is below 1e-300 of the largest."""
-
-LOG2_E, LN2 = 1 / math.log(2), math.log(2)
-LN2_HIGH = math.ldexp(math.floor(math.ldexp(LN2, 42)), -42)
-"""The first bits of ln 2: their product with an exponent of at most 11 bits is exact."""
-
-LN2_LOW = 5.497923018708371e-14
-"""ln 2 - LN2_HIGH."""
-
-ROUND = 1.5 * 2.0**52
-"""A number plus this has the nearest integer in its lowest bits."""
-
-T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T13 = (1 / math.factorial(n) for n in range(2, 14))
-"""Coefficients of e^r for |r| < 0.35: the next term is below 1e-17."""
 
 
 def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -333,31 +325,6 @@ def _mean(sums: FloatArray) -> tuple[float, float]:
     for i in range(K):
         square += (sums[0, i] / K - mean) ** 2 + (sums[1, i] / K - mean) ** 2
     return mean, math.sqrt(square / (K * (K - 1)))
-
-
-@jit_fused_part
-def exponentials(y: FloatArray, room: FloatArray) -> None:
-    """Replace y [m] by e^y within 2 units in the last place; beyond +-LIMIT by e^+-LIMIT.
-
-    `room` [m] is overwritten.
-    """
-    for k in range(len(y)):
-        near = LIMIT if y[k] > LIMIT else y[k]
-        near = -LIMIT if near < -LIMIT else near
-        rounded = near * LOG2_E + ROUND
-        whole = rounded - ROUND
-        r = (near - whole * LN2_HIGH) - whole * LN2_LOW
-        r2 = r * r
-        r4 = r2 * r2
-        # Estrin's scheme: short chains, and the small terms first.
-        e8 = (T12 + T13 * r) * r4 + ((T8 + T9 * r) + (T10 + T11 * r) * r2)
-        e4 = (T4 + T5 * r) + (T6 + T7 * r) * r2
-        e0 = (1.0 + r) + (T2 + T3 * r) * r2
-        y[k], room[k] = (e8 * r4 + e4) * r4 + e0, rounded
-    bits = room.view(np.int64)
-    for k in range(len(y)):
-        bits[k] = (bits[k] + 1023) << 52  # now a float64, 2^whole
-    _multiply(room, y)
 
 
 def _jackknife_error(x: FloatArray) -> FloatArray:

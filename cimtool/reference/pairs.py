@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
+from cimtool.base.compiled import jit_sums
 from cimtool.base.threads import map_rows
+from cimtool.reference.elementary import exponentials, logarithms_of_one_plus
 from cimtool.reference.measures import RELIABILITY, SURENESS
 from cimtool.reference.pair_draw import PairDraw
 from cimtool.reference.queries import Queries, both_sides
@@ -77,24 +79,60 @@ def probabilities(logits: Array, truth: Truth, drawn: PairDraw | None = None) ->
     bins = np.full((n, BINS, 3), np.nan)
 
     def measure(rows: slice) -> None:
-        part, right = logits[rows], truth.right_pairs(rows)
-        weight, asked = _weights(right, ~truth.itself(rows), _stands_for(drawn, rows))
-        far = np.exp(-np.abs(part))
-        p = np.where(part >= 0, 1.0, far) / (1 + far)
-        loss = np.log1p(far) + np.maximum(np.where(right, -part, part), 0)  # -ln p, -ln(1 - p)
-        nll[rows] = np.where(asked, (weight * loss).sum(axis=1), np.nan)
-        brier[rows] = np.where(asked, (weight * (p - right) ** 2).sum(axis=1), np.nan)
-        at = np.searchsorted(inner, part.reshape(-1), "right").reshape(part.shape)
-        at += BINS * np.arange(len(part))[:, None]
-        sums = [
-            np.bincount(at.reshape(-1), values.reshape(-1), BINS * len(part))
-            for values in (weight, weight * p, weight * right)
-        ]
-        found = np.stack(sums, axis=1).reshape(len(part), BINS, 3)
-        bins[rows] = np.where(asked[:, None, None], found, np.nan)
+        stands_for = np.broadcast_to(_stands_for(drawn, rows), (rows.stop - rows.start, m))
+        masks = truth.right_pairs(rows), ~truth.itself(rows)
+        _measure(logits[rows], *masks, stands_for, inner, nll[rows], brier[rows], bins[rows])
 
     map_rows(measure, n, max(1, PAIRS // m))
     return Queries({"nll": nll, "brier": brier, RELIABILITY: bins})
+
+
+@jit_sums
+def _measure(
+    logits: FloatArray, right: BoolArray, candidate: BoolArray, stands_for: FloatArray,
+    inner: FloatArray, nll: FloatArray, brier: FloatArray, bins: FloatArray,
+) -> None:  # fmt: skip
+    """Write the measurements of some texts that have right and wrong pairs.
+
+    `candidate` [n, m] is true for a pair of two items, and `inner` are the ends between bins.
+    """
+    n, m = logits.shape
+    far, loss, room, squares = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    weight, predicted, at = np.empty(m), np.empty(m), np.empty(m, np.int64)
+    for text in range(n):
+        x, is_right, counts = logits[text], right[text], stands_for[text]
+        of_right, of_all = 0.0, 0.0
+        for k in range(m):
+            of_right += counts[k] if is_right[k] else 0.0
+            of_all += counts[k] if is_right[k] | candidate[text, k] else 0.0
+        of_wrong = of_all - of_right
+        if not (of_right > 0) & (of_wrong > 0):
+            continue
+        for k in range(m):
+            each = 0.5 / of_wrong if candidate[text, k] else 0.0
+            weight[k] = counts[k] * (0.5 / of_right if is_right[k] else each)
+            far[k], at[k] = -abs(x[k]), 0
+        exponentials(far, room)
+        for k in range(m):
+            loss[k] = far[k]
+            predicted[k] = (1.0 if x[k] >= 0 else far[k]) / (1.0 + far[k])
+            off = predicted[k] - (1.0 if is_right[k] else 0.0)
+            squares[k] = weight[k] * off * off
+        logarithms_of_one_plus(loss)  # -ln p or -ln(1 - p), whichever is less
+        for end in inner:
+            for k in range(m):
+                at[k] += 1 if x[k] >= end else 0
+        total, square = 0.0, 0.0
+        for k in range(m):
+            wrong_way = -x[k] if is_right[k] else x[k]
+            total += weight[k] * (loss[k] + max(wrong_way, 0.0))
+            square += squares[k]
+        nll[text], brier[text] = total, square
+        bins[text] = 0.0
+        for k in range(m):
+            bins[text, at[k], 0] += weight[k]
+            bins[text, at[k], 1] += weight[k] * predicted[k]
+            bins[text, at[k], 2] += weight[k] if is_right[k] else 0.0
 
 
 def bin_ends(logits: Array, truth: Truth, drawn: PairDraw | None = None) -> FloatArray:
@@ -108,14 +146,16 @@ def bin_ends(logits: Array, truth: Truth, drawn: PairDraw | None = None) -> Floa
     while math.gcd(apart, m) > 1:  # or they would be of few videos
         apart += 1
     for rows, right, candidate in _blocks(truth, n, m):
-        weight, asked = _weights(right, candidate, _stands_for(drawn, rows))
-        start = -(rows.start * m) % apart
-        some = np.zeros(weight.size, bool)
-        some[start::apart] = True
-        some = some.reshape(weight.shape) & (weight > 0) & ~right & asked[:, None]
-        own = right & asked[:, None]
-        values.append(np.concatenate([logits[rows][own], logits[rows][some]]))
-        weights.append(np.concatenate([weight[own], apart * weight[some]]))
+        stands_for, wrong = _stands_for(drawn, rows), candidate & ~right
+        each, asked = _weights(right * stands_for, wrong * stands_for)
+        every = np.broadcast_to(stands_for, right.shape)
+        own = np.nonzero(right & asked[:, None])
+        some = np.divmod(np.arange(-(rows.start * m) % apart, right.size, apart), m)
+        kept = wrong[some] & asked[some[0]] & (every[some] > 0)
+        some = some[0][kept], some[1][kept]
+        for places, side, times in ((own, 0, 1), (some, 1, apart)):
+            values.append(logits[rows][places])
+            weights.append(times * (each[side][places[0]] * every[places]))
     value, weight = np.concatenate(values), np.concatenate(weights)
     if not len(value):
         return np.zeros(BINS - 1)
@@ -137,15 +177,12 @@ def _stands_for(drawn: PairDraw | None, rows: slice) -> FloatArray | float:
     return 1.0 if drawn is None else drawn.stands_for[rows]
 
 
-def _weights(
-    right: BoolArray, candidate: BoolArray, stands_for: FloatArray | float
-) -> tuple[FloatArray, BoolArray]:
-    """The weight of each pair of some texts, and the texts that have right and wrong pairs."""
-    masks = right * stands_for, (candidate & ~right) * stands_for
-    counts = [mask.sum(axis=1) for mask in masks]
+def _weights(right: Array, wrong: Array) -> tuple[tuple[FloatArray, FloatArray], BoolArray]:
+    """The weight of a pair of each text, a right and a wrong one, and the texts that have both.
+
+    `right` and `wrong` [n, m] count such pairs.
+    """
+    counts = [one.sum(axis=1) for one in (right, wrong)]
     asked = (counts[0] > 0) & (counts[1] > 0)
-    of_right, of_wrong = (
-        mask * (0.5 / np.where(count > 0, count, 1.0))[:, None]
-        for mask, count in zip(masks, counts, strict=True)
-    )
-    return of_right + of_wrong, asked
+    of_right, of_wrong = (0.5 / np.where(count > 0, count, 1.0) for count in counts)
+    return (of_right, of_wrong), asked

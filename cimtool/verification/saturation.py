@@ -135,17 +135,17 @@ class Saturation:
     clipped_rows: tuple[ClippedRows, ...]
 
 
-def domains(
+def score_and_domains(
     simulator: Simulator,
     stage: str,
     features: Mapping[str, Features],
     truth: Truth,
     limited: Mapping[str, str],
-) -> tuple[Domain, ...]:
-    """Count the pairs whose statistics saturate in a stage after `lower`, on its own features.
+) -> tuple[FloatArray, tuple[Domain, ...]]:
+    """Score all pairs [n, m] of a stage after `lower`, and count those whose statistics saturate.
 
-    `features` are by modality, and `limited` has values by their names in reports. A statistic
-    that the score does not use has no domain.
+    `features` are the stage's own by modality, and `limited` has values by their names in reports.
+    A statistic that the score does not use has no domain.
     """
     score = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)
@@ -155,8 +155,11 @@ def domains(
         if (limit := domain_limits(score, value)) is not None
     }
     blocks: dict[str, list[OutsideCounts]] = {name: [] for name in limits}
-    names, right = [limit.moved for limit in limits.values()], 0
+    logit, right = score.outputs["logit"], 0
+    names = list(dict.fromkeys([logit, *(limit.moved for limit in limits.values())]))
+    scores = np.empty((len(text["mu"]), simulator.columns(video)))
     for rows, values in simulator.iter_score(text, video, names):
+        scores[rows] = values[logit]
         pairs = truth.right_pairs(rows)
         right += int(np.count_nonzero(pairs))
         for statistic, limit in limits.items():
@@ -170,11 +173,11 @@ def domains(
             (end + limit.centre) * limit.unit
             for end in (limit.lo, limit.hi, min(lowest), max(highest))
         )
-        share = sum(outside) / (len(text["mu"]) * len(video["mu"]))
+        share = sum(outside) / scores.size
         counted = (share, sum(right_outside), right)
         pair = _furthest(furthest)
         found.append(Domain(stage, statistic, lo, hi, seen_lo, seen_hi, *counted, furthest=pair))
-    return tuple(found)
+    return scores, tuple(found)
 
 
 FarPair = tuple[float, int, int]

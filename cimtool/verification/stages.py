@@ -41,9 +41,9 @@ from cimtool.verification.references import (
 from cimtool.verification.saturation import (
     Domain,
     OutsideCounts,
-    domains,
     fitted_domain,
     outside_counts,
+    score_and_domains,
 )
 from cimtool.verification.shared_values import SharingStage, sharing
 from cimtool.verification.worth import mean_variance
@@ -264,15 +264,16 @@ def run_sharing(
     for one, after in zip(stages, (*stages[1:], None), strict=True):
         say(f"{one.name}: encoding and scoring")
         simulator = Simulator(one.program)
+        ranges: tuple[Domain, ...] = ()
         if one.same:
             features, scores = found[-1].features, found[-1].scores
         else:
             features, inner = _encoded(simulator, data, one, inner, after)
-            scores = simulator.score(features["text"], features["video"])
-        ranges: tuple[Domain, ...] = ()
         if one.name in counted:
-            say(f"{one.name}: counting saturated pairs")
-            ranges = domains(simulator, one.name, features, data.truth, counted[one.name])
+            limited = counted[one.name]
+            scores, ranges = score_and_domains(simulator, one.name, features, data.truth, limited)
+        elif not one.same:
+            scores = simulator.score(features["text"], features["video"])
         found.append(StageResult(simulator, features, scores, ranges))
     # Each goes as its row is measured.
     return (found.pop(0) for _ in stages)

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 from llvmlite import binding
 from numba import config
 
 from cimtool.base import compiled
+from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 
 
@@ -27,6 +29,27 @@ def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled.jit(lambda x: x + 1)(1) == 2
+
+
+def test_wide_vectors_are_the_widest_of_the_cpu_and_change_no_sum_of_integers() -> None:
+    def total(values: Array) -> int:
+        found = 0
+        for value in values:
+            found += value * value
+        return found
+
+    def wide_total(values: Array) -> int:
+        compiled.wide_vectors()
+        found = 0
+        for value in values:
+            found += value * value
+        return found
+
+    narrow, wide = numba.njit(total), numba.njit(wide_total)
+    values = np.arange(1000)
+    assert narrow(values) == wide(values) == wide_total(values) == 332833500
+    if compiled.cpu_has("avx512f"):
+        assert "zmm" in "".join(wide.inspect_asm().values())
 
 
 def test_a_kernel_is_named_by_the_sources_that_it_is_made_of(
@@ -177,6 +200,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from cimtool.base import compiled
+from cimtool.base.arrays import Array
 
 @compiled.jit
 def scaled(x, factor):

@@ -87,10 +87,10 @@ def test_factors_are_taken_together_with_all_their_turns(reach):
     rng = np.random.default_rng(4)
     r, e = reach * rng.uniform(size=200), rng.uniform(size=200)
     t = np.linspace(0, 2, 8)
-    nodes = np.full(11 * kernels.MOST_LANES, np.nan)
+    nodes = np.full(kernels.ROWS * kernels.MOST_LANES, np.nan)
     nodes[:8] = t
     kernels._multiply(8, r.max(), r, e, nodes)
-    _, p, q, turns, log_square, phase, decay = nodes.reshape(11, -1)[:7, :8]
+    _, p, q, turns, log_square, phase, decay = nodes.reshape(kernels.ROWS, -1)[:7, :8]
     x = np.outer(t, r)
     np.testing.assert_allclose(
         np.arctan2(q, p) + 2 * np.pi * turns, np.arctan(x).sum(axis=1), rtol=1e-12

@@ -53,7 +53,9 @@ def test_the_remainder_bounds_what_is_left_out(pair, c, t):
     if not len(found.terms):
         return
     expand(found, c)
-    re, im = along(found, t)
+    parts = np.empty((3, 1))
+    along(found, c, np.array([t]), *parts)
+    (re,), (im,), (left,) = parts
     value, _, _ = derivatives(found, c)
     with mpmath.workdps(50):
         exact = exact_exponent(mpmath.mpc(c, t), side, b, square, s)
@@ -61,6 +63,27 @@ def test_the_remainder_bounds_what_is_left_out(pair, c, t):
     bound = remainder(found, math.hypot(c, t))
     rounding = 1e-15 * (abs(b) + 1) * (c + t + 1)
     assert error <= bound + rounding
+    assert left == pytest.approx(bound, rel=1e-12)
+
+
+def test_the_remainder_counts_the_variances_that_are_there():
+    # One wide dimension among many narrow ones: next to all of A_1 is theirs, not of A_K.
+    s = np.array([0.01, *np.full(1000, 1e-4)])
+    square = np.full(len(s), 1e-3)
+    found = series(1.0, 0.0, square, s)
+    count = len(found.terms)
+    assert found.weight < (s.sum() / (count + 1) + square.sum()) / 10
+    with mpmath.workdps(50):
+        exact = float(exact_exponent(8.0, 1.0, 0.0, square, s))
+    assert abs(exact - derivatives(found, 8.0)[0]) < remainder(found, 8.0) + 1e-14
+
+
+@pytest.mark.parametrize("a_s", [1e-290, 1e-60])
+def test_powers_of_tiny_variances_do_not_underflow_in_the_remainder(a_s):
+    square, s = make(30, a_s, 3)
+    found = series(1.0, -5.0, square, s)
+    assert len(found.terms) == module.AT_ONCE
+    assert 0 <= remainder(found, 3.0) < 1e-14
 
 
 def test_the_remainder_is_nearly_met():

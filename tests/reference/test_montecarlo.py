@@ -13,9 +13,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import Countdown
 from cimtool.reference import montecarlo
 from cimtool.reference.montecarlo import (
-    LIMIT,
     draw,
-    exponentials,
     mean_of_sigmoids,
     monte_carlo,
     monte_carlo_of_pairs,
@@ -327,19 +325,3 @@ def test_a_sum_of_one_sigmoid_takes_the_jackknife(side):
         expected = np.sqrt(4 * left.var(axis=1).sum()) / (1 - 1 / (1 + np.exp(10)) / 25)
         assert expected > 2
         assert found[2, 0, j] == pytest.approx(expected, rel=1e-12)
-
-
-def test_exp_within_two_units_in_the_last_place():
-    rng = np.random.default_rng(0)
-    ends = [0.0, LIMIT, -LIMIT]
-    points = np.array([*rng.uniform(-LIMIT, LIMIT, 4000), *rng.normal(size=2000), *ends])
-    found = points.copy()
-    exponentials(found, np.empty(len(points)))
-    with mpmath.workdps(40):
-        for y, one in zip(points.tolist(), found.tolist(), strict=True):
-            expected = mpmath.exp(y)
-            assert abs(one - expected) <= 2 * np.spacing(float(expected)), y
-    beyond = np.array([np.inf, 1e308, -np.inf, -1e308, np.nan])
-    exponentials(beyond, np.empty(5))
-    np.testing.assert_array_equal(beyond, [found[-2], found[-2], found[-1], found[-1], np.nan])
-    assert found[-3] == 1

@@ -22,8 +22,8 @@ from cimtool.verification.saturation import (
     Domain,
     clipped_count,
     clipped_rows,
-    domains,
     lost_shares,
+    score_and_domains,
     stored_values,
 )
 from cimtool.verification.stages import encode
@@ -43,10 +43,11 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
     data = embeddings_of(wide)
     simulator = lowered(bundle)
     features = encode(simulator, data)
-    ed, vd = domains(simulator, "lowered", features, data.truth, LIMITED)
+    scores, (ed, vd) = score_and_domains(simulator, "lowered", features, data.truth, LIMITED)
     parts = [v["ed"] for _, v in simulator.iter_score(*features.values(), ["ed"])]
     values = np.concatenate(parts)
     outside = (values < ed.lo) | (values > ed.hi)
+    np.testing.assert_array_equal(scores, simulator.score(*features.values()))
     assert (ed.statistic, vd.statistic) == ("ed", "vd")
     assert outside[0].all()
     assert ed.outside == outside.mean()
@@ -57,7 +58,9 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
 def test_the_compiled_program_has_the_same_domain(bundle: Bundle, data: Embeddings) -> None:
     found = []
     for simulator in (lowered(bundle), Simulator(bundle.program)):
-        found.append(domains(simulator, "any", encode(simulator, data), data.truth, LIMITED))
+        found.append(
+            score_and_domains(simulator, "any", encode(simulator, data), data.truth, LIMITED)[1]
+        )
     for real, integer in zip(*found, strict=True):
         span = real.hi - real.lo
         for end in ("lo", "hi"):
@@ -191,7 +194,7 @@ def test_a_statistic_that_the_polynomial_does_not_use_has_no_domain(
 ) -> None:
     simulator = lowered(make_bundle("ed-only", Polynomial(1, (-0.1, 0.0), 0.0, a=0.1, b=0.0)))
     features = encode(simulator, data)
-    found = domains(simulator, "lowered", features, data.truth, LIMITED)
+    _, found = score_and_domains(simulator, "lowered", features, data.truth, LIMITED)
     assert [domain.statistic for domain in found] == ["ed"]
 
 
@@ -200,7 +203,9 @@ def test_the_pair_furthest_outside_is_named(bundle: Bundle) -> None:
     wide["text"][4] *= 40
     data = embeddings_of(wide)
     simulator = lowered(bundle)
-    ed, *_ = domains(simulator, "lowered", encode(simulator, data), data.truth, LIMITED)
+    _, (ed, *_) = score_and_domains(
+        simulator, "lowered", encode(simulator, data), data.truth, LIMITED
+    )
     features = encode(simulator, data).values()
     values = np.concatenate([v["ed"] for _, v in simulator.iter_score(*features, ["ed"])])
     place = np.unravel_index(np.maximum(ed.lo - values, values - ed.hi).argmax(), values.shape)
@@ -208,7 +213,9 @@ def test_the_pair_furthest_outside_is_named(bundle: Bundle) -> None:
     assert ed.furthest[0] == 4
     assert f"rows 4 and {ed.furthest[1]} are furthest outside" in ed.sentence()
     inside = embeddings_of(pairs(9, seed=5))
-    ed, *_ = domains(simulator, "lowered", encode(simulator, inside), inside.truth, LIMITED)
+    _, (ed, *_) = score_and_domains(
+        simulator, "lowered", encode(simulator, inside), inside.truth, LIMITED
+    )
     assert (ed.outside, ed.furthest) == (0, None)
 
 
