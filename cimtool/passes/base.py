@@ -27,7 +27,7 @@ class Job:
     `text` and `video` are the rows of a `file`, `text_to_video` the right video of each text, None
     if it is not known. `note` takes one line on a decision of a pass that a user must know, such as
     the error of an approximation. `source` is the program in real numbers from which the passes
-    start, which `run_passes` sets.
+    start; if there is none, `run_passes` takes the program that it is given.
     """
 
     settings: Settings

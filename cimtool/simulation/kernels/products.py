@@ -119,7 +119,8 @@ class Packed:
 
 def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | None = None) -> Packed:
     """Pack the integer product `x @ weight + bias`. `kind`, if given, must hold every output."""
-    reach = np.abs(weight) * x.reach[:, None]
+    reach = np.abs(weight)
+    reach *= x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
     made = kind or np.int32
