@@ -163,7 +163,7 @@ def _weight_noise(
 ) -> float:
     """Expected squared error at the readers' outputs from rounding weights, scaled a column.
 
-    `readers` are the sizes of the weights of each, and the largest integer that they are rounded to.
+    `readers` are the magnitudes of the weights of each, and the largest integer they round to.
     """
     total = 0.0
     for size, levels in readers:
