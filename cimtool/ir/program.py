@@ -165,9 +165,8 @@ class Program:
         three = (self.text, self.video, self.score)
         return three if self.shortlist is None else (*three, self.shortlist)
 
-    def with_projectors(self, change: Callable[[Graph], Graph]) -> Program:
-        """The program with both projectors as `change` makes them; its score takes theirs."""
-        text, video = change(self.text), change(self.video)
+    def with_projectors(self, text: Graph, video: Graph) -> Program:
+        """The program with other projectors, whose features its score takes."""
         score = replace(self.score, inputs=score_inputs(text, video))
         return replace(self, text=text, video=video, score=score)
 

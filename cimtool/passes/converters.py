@@ -29,7 +29,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
-from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.base import Job, Pass, both_projectors, rows_with_room
 from cimtool.passes.bias_correction import LayerOp, adjust_layers, layer_means, output_of, with_mean
 from cimtool.passes.fitting import (
     Limits,
@@ -60,7 +60,10 @@ class TilePass(Pass):
             tiled = CrossbarMvm(stored, op.bias, op.scale, crossbar.no_references)
             return builder.add(node.name, tiled, *inputs)
 
-        return program.with_projectors(lambda g: _counted(rewrite_each(g, Mvm, mvm), job))
+        def tiled(graph: Graph, job: Job) -> Graph:
+            return _counted(rewrite_each(graph, Mvm, mvm), job)
+
+        return program.with_projectors(*both_projectors(program, job, tiled))
 
 
 def _counted(graph: Graph, job: Job) -> Graph:
@@ -95,7 +98,10 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        fitted = program.with_projectors(lambda g: _fit_graph(g, job, self.rows))
+        def fit(graph: Graph, job: Job) -> Graph:
+            return _fit_graph(graph, job, self.rows)
+
+        fitted = program.with_projectors(*both_projectors(program, job, fit))
         if said := _finer_than_full_scale(fitted, job.settings):
             job.note(said)
         return fitted
