@@ -21,7 +21,7 @@ WIDTH = SIGNAL + OTHER
 GALLERIES = (N, 20_000, 500_000)
 BUILT = ("digital", "in the memory", "shortlist")
 MARGIN = 0.01
-"""What "as good as" rules out."""
+"""The loss of R@1 that "as good as" rules out."""
 
 Rows = np.ndarray
 

@@ -1,14 +1,15 @@
 """One point: a model compiled in memory, run on the evaluation rows, with its cost.
 
 The evaluator holds everything that points share, such as folded programs. A worker keeps its
-evaluator, so points with the same calibration calibrate once.
+evaluator, so points with the same calibration calibrate once, and points that follow one another
+and differ in their converters quantize once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import product, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,8 @@ from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model, ModelCard
-from cimtool.passes.base import Job
+from cimtool.passes.base import Job, Pass
+from cimtool.passes.converters import TilePass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import (
     SHORTLIST,
@@ -144,6 +146,14 @@ class MeasuredPairs(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class QuantizedProgram(NamedTuple):
+    """A `program` of integers before tiling, its calibrated `source`, and the notes of passes."""
+
+    source: Program
+    program: Program
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class PointEvaluator:
     """The data that all points of a sweep share; calibrated programs are added when needed.
@@ -168,6 +178,7 @@ class PointEvaluator:
     items: tuple[Gaussians, Gaussians] | None = None
     _folded: dict[ScoreChoice, Program] = field(default_factory=dict)
     _calibrated: dict[Hashable, Program] = field(default_factory=dict)
+    _quantized: dict[Hashable, QuantizedProgram] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -323,14 +334,33 @@ class PointEvaluator:
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
     ) -> Program:
         """The program of the last pass, as `compile` makes it."""
-        job = Job(settings, self.text, self.video, note, text_to_video=self.text_to_video)
-        _, calibrate, *rest = passes_for(settings)
-        key = score, settings.calibrator
-        calibrated = self._calibrated.get(key)
-        if calibrated is None:
-            (stage,) = run_passes((calibrate,), self._fold(score, settings), job, silent)
-            self._calibrated[key] = calibrated = stage.program
-        return run_passes(rest, calibrated, job, silent)[-1].program
+        whole = self._quantized_for(settings, score)
+        for sentence in whole.notes:
+            note(sentence)
+        _, rest = _passes_by_tiling(settings)
+        job = replace(self._job(settings, note), source=whole.source)
+        return run_passes(rest, whole.program, job, silent)[-1].program
+
+    def _job(self, settings: Settings, note: Callable[[str], None]) -> Job:
+        return Job(settings, self.text, self.video, note, text_to_video=self.text_to_video)
+
+    def _quantized_for(self, settings: Settings, score: ScoreChoice) -> QuantizedProgram:
+        """The program before tiling, which no setting of converters changes; the last is kept."""
+        key = score, settings.without_converters()
+        found = self._quantized.get(key)
+        if found is None:
+            said: list[str] = []
+            job = self._job(settings, said.append)
+            (_, calibrate, *passes), _ = _passes_by_tiling(settings)
+            calibrated = self._calibrated.get((score, settings.calibrator))
+            if calibrated is None:
+                (stage,) = run_passes((calibrate,), self._fold(score, settings), job, silent)
+                self._calibrated[score, settings.calibrator] = calibrated = stage.program
+            stages = run_passes(passes, calibrated, job, silent)
+            found = QuantizedProgram(calibrated, stages[-1].program, tuple(said))
+            self._quantized.clear()
+            self._quantized[key] = found
+        return found
 
     def _fold(self, score: ScoreChoice, settings: Settings) -> Program:
         """The folded program of a score, which depends on no setting; the last one is kept."""
@@ -424,6 +454,13 @@ class PointEvaluator:
             note(f"no dies were drawn: {error}")
             return ()
         return tuple(found)
+
+
+def _passes_by_tiling(settings: Settings) -> tuple[Sequence[Pass], Sequence[Pass]]:
+    """The passes before layers are put on arrays, and the others."""
+    passes = passes_for(settings)
+    before = [*takewhile(lambda step: not isinstance(step, TilePass), passes)]
+    return before, passes[len(before) :]
 
 
 def _failed(error: Exception) -> Outcome:

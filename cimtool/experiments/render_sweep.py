@@ -66,6 +66,9 @@ from cimtool.report.table import Cell, Column, Content, Table, interval_cell, ma
 WIDE = 20.0
 """A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
 
+FEW_FAILED = 3
+"""Failed points whose reason the first screen has."""
+
 MOST = 12
 """Most pictures of yields; the table still has all points."""
 
@@ -85,8 +88,8 @@ def document(sweep: Sweep) -> Document:
         f"Sweep of {sweep.model}",
         (
             *sweep.remarks.blocks(sweep.verdict),
-            *([Section("Within the budget", budget)] if budget else []),
-            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            *budget,
+            *noted(failed, FEW_FAILED),
             *([Section("Yield", tuple(yields))] if yields else []),
             Section("Drift and what it costs", (*drawn, points_table(sweep).named("points"))),
             Section("What was swept", (FactList(tuple(_swept(sweep)), "detail"),)),

@@ -51,7 +51,7 @@ def document(found: TrainingGrid) -> Document:
         f"Trainings on {found.data}",
         (
             *(Sentence(one, "verdict") for one in verdict(found)),
-            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            *noted(failed, FEW_FAILED),
             Section(f"{found.lead} of every row", (*drawn, rows_table(found).named("rows"))),
             Section("What was trained", (FactList(trained, "detail"),)),
         ),

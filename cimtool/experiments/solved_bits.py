@@ -53,7 +53,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.base import HALF_ROWS, Job
+from cimtool.passes.base import HALF_ROWS, Job, Pass
 from cimtool.passes.gradients import LayerGradients, logit_gradients
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, passes_for, run_passes, stage_of
@@ -151,20 +151,31 @@ class EachRound:
         self.program, self.job = program, job
 
     def compiled(self, settings: Settings) -> Sequence[Stage]:
-        """The stages with the bits of some settings."""
+        """The stages from the lowered one on, with the bits of some settings."""
         passes = [
             replace(step, gradients=self._gradients) if isinstance(step, QuantizePass) else step
             for step in passes_for(settings)
         ]
-        return run_passes(passes, self.program, replace(self.job, settings=settings), silent)
+        job = replace(self.job, settings=settings, source=self.program)
+        return run_passes(passes[len(self._first) :], self._calibrated, job, silent)
+
+    @property
+    def _first(self) -> Sequence[Pass]:
+        """The passes that no bits change."""
+        passes = passes_for(self.job.settings)
+        return [*takewhile(lambda step: not isinstance(step, LowerPass), passes)]
+
+    @cached_property
+    def _calibrated(self) -> Program:
+        return run_passes(self._first, self.program, self.job, silent)[-1].program
 
     @cached_property
     def _gradients(self) -> Mapping[str, LayerGradients] | None:
         if self.job.settings.weight_rounding != "gptq":
             return None
-        passes = passes_for(self.job.settings)
+        passes = passes_for(self.job.settings)[len(self._first) :]
         before = takewhile(lambda step: not isinstance(step, QuantizePass), passes)
-        stages = run_passes([*before], self.program, self.job, silent)
+        stages = run_passes([*before], self._calibrated, self.job, silent)
         return logit_gradients(stages[-1].program, self.job)
 
 

@@ -319,6 +319,9 @@ def key_of(field: FieldInfo) -> Key:
 KEYS: Mapping[str, Key] = {name: key_of(field) for name, field in Keys.model_fields.items()}
 """Every key by its name in `Keys`."""
 
+CONVERTER_KEYS = frozenset(name for name, key in KEYS.items() if key.place.startswith("adc."))
+"""Keys of converters: they decide how column sums are read, and no weight or stored value."""
+
 _TYPES = get_type_hints(Keys, include_extras=True)
 
 TomlTableT = TypeVar("TomlTableT", bound=TomlTable)

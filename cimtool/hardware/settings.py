@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,17 @@ from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, vali
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
-from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
+from cimtool.hardware.keys import (
+    CONVERTER_KEYS,
+    KEYS,
+    Bits,
+    Key,
+    Keys,
+    decided,
+    key,
+    key_of,
+    optional_keys,
+)
 from cimtool.hardware.references import SCOPES
 from cimtool.hardware.target import Target, check_converter
 from cimtool.hardware.weight_codes import WeightCode
@@ -217,6 +228,14 @@ class Settings(Keys):
         values = self.model_dump(mode="json", exclude={"layers"})
         layers = [layer.model_dump(mode="json", exclude_none=True) for layer in self.layers]
         return values | {"layers": layers}
+
+    def without_converters(self) -> str:
+        """Everything that decides the integers of layers, as JSON: all but CONVERTER_KEYS."""
+        own = (one.model_dump(exclude_none=True, exclude={*CONVERTER_KEYS}) for one in self.layers)
+        layers = [one for one in own if one.keys() != {"pattern"}]
+        return json.dumps(
+            [self.model_dump(mode="json", exclude={*CONVERTER_KEYS, "layers"}), layers]
+        )
 
     def _matching(self, name: str) -> list[LayerSettings]:
         return [own for own in self.layers if layer_matches(name, own.pattern)]

@@ -205,7 +205,7 @@ class Offset(WeightCode, name="offset"):
         return 1 << self.bits - 1
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
-        lifted = narrow(weight + (1 << self.bits - 1), (np.int32, np.int64))
+        lifted = narrow(weight + (1 << self.bits - 1), (np.int16, np.int32, np.int64))
         return tuple(self._slice(lifted >> k & self.cell_maximum, groups, k) for k in self.shifts)
 
     def _slice(self, digits: IntArray, groups: Sequence[slice], shift: int) -> Slice:

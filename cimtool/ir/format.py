@@ -77,22 +77,35 @@ def ratio(factor: Fraction, magnitude: int) -> Ratio:
 
     Raises ValueError if fewer than 15 bits are left, or the shift leaves 1..62.
     """
-    if factor.denominator & (factor.denominator - 1) == 0:
-        shift = max(factor.denominator.bit_length() - 1, 1)
-        multiplier = factor.numerator << (shift - (factor.denominator.bit_length() - 1))
+    return ratio_of(factor.numerator, factor.denominator, magnitude)
+
+
+def ratio_of(numerator: int, denominator: int, magnitude: int) -> Ratio:
+    """`ratio` of a quotient of integers above 0 in lowest terms: layers have thousands of them."""
+    if denominator & (denominator - 1) == 0:
+        places = denominator.bit_length() - 1
+        shift = max(places, 1)
+        multiplier = numerator << (shift - places)
         if multiplier.bit_length() <= 31 and shift <= 62 and _fits(multiplier, shift, magnitude):
             return Ratio(multiplier, shift)
+    exponent = _exponent(numerator, denominator)
     for bits in range(31, 14, -1):
-        shift = bits - _exponent(factor)
-        multiplier = int(factor * 2**shift + Fraction(1, 2)) if shift >= 0 else 0
+        shift = bits - exponent
+        multiplier = _half_up(numerator, denominator, shift)
         if multiplier.bit_length() > bits:
             shift -= 1
-            multiplier = int(factor * 2**shift + Fraction(1, 2))
+            multiplier = _half_up(numerator, denominator, shift)
         if shift > 62:
             continue
         if shift >= 1 and multiplier >= 1 and _fits(multiplier, shift, magnitude):
             return Ratio(multiplier, shift)
-    raise ValueError(f"no multiplier of 15 bits or more for {float(factor):.3g} x {magnitude}")
+    value = float(Fraction(numerator, denominator))
+    raise ValueError(f"no multiplier of 15 bits or more for {value:.3g} x {magnitude}")
+
+
+def _half_up(numerator: int, denominator: int, shift: int) -> int:
+    """The quotient times 2^shift, rounded half up; 0 for a negative shift, which no ratio has."""
+    return ((numerator << shift + 1) + denominator) // (2 * denominator) if shift >= 0 else 0
 
 
 def with_fewer_bits(found: Ratio, magnitude: int) -> Ratio:
@@ -103,10 +116,11 @@ def with_fewer_bits(found: Ratio, magnitude: int) -> Ratio:
     return Ratio(multiplier, shift)
 
 
-def _exponent(factor: Fraction) -> int:
-    """The integer e with 2^(e-1) <= factor < 2^e."""
-    e = factor.numerator.bit_length() - factor.denominator.bit_length()
-    return e + 1 if factor >= Fraction(2) ** e else e
+def _exponent(numerator: int, denominator: int) -> int:
+    """The integer e with 2^(e-1) <= numerator / denominator < 2^e."""
+    e = numerator.bit_length() - denominator.bit_length()
+    low = numerator << max(-e, 0), denominator << max(e, 0)
+    return e + 1 if low[0] >= low[1] else e
 
 
 def _fits(multiplier: int, shift: int, magnitude: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import is_
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -164,9 +165,8 @@ class Program:
         three = (self.text, self.video, self.score)
         return three if self.shortlist is None else (*three, self.shortlist)
 
-    def with_projectors(self, change: Callable[[Graph], Graph]) -> Program:
-        """The program with both projectors as `change` makes them; its score takes theirs."""
-        text, video = change(self.text), change(self.video)
+    def with_projectors(self, text: Graph, video: Graph) -> Program:
+        """The program with other projectors, whose features its score takes."""
         score = replace(self.score, inputs=score_inputs(text, video))
         return replace(self, text=text, video=video, score=score)
 
@@ -189,7 +189,7 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
         named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
         inputs = [named[name] for name in node.inputs]
     try:
-        known = node.op.infer(*inputs)
+        known = _inferred(node.op, inputs)
     except RangeError:
         raise CimError(
             f"{graph}.{node.name} ({node.op.name}): its proved range does not fit the 62 bits of "
@@ -202,6 +202,23 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
             f"{width}; use fewer weight or activation bits, or more accumulator_bits"
         )
     return known
+
+
+def _inferred(op: Op, inputs: list[Type]) -> Type:
+    """The type of an operation's value; the operation keeps it, as passes rebuild most nodes as is.
+
+    Proving the bounds of a layer reads all of its weights.
+    """
+    kept: tuple[list[Type], Type] | None = vars(op).get(INFERRED)
+    if kept is not None and len(kept[0]) == len(inputs) and all(map(is_, kept[0], inputs)):
+        return kept[1]
+    known = op.infer(*inputs)
+    vars(op)[INFERRED] = inputs, known
+    return known
+
+
+INFERRED = "_inferred"
+"""Attribute of an operation: the last types of its inputs, and the type of its value."""
 
 
 def calibrated(known: Type, seen: Range | None) -> Type:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError
+from cimtool.base.threads import side_by_side
 from cimtool.base.untrusted import MAX_MEMORY, NUMBER, memory_size
 from cimtool.hardware.settings import Settings
 from cimtool.ir.op import Level
@@ -27,7 +28,7 @@ class Job:
     `text` and `video` are the rows of a `file`, `text_to_video` the right video of each text, None
     if it is not known. `note` takes one line on a decision of a pass that a user must know, such as
     the error of an approximation. `source` is the program in real numbers from which the passes
-    start, which `run_passes` sets.
+    start; if there is none, `run_passes` takes the program that it is given.
     """
 
     settings: Settings
@@ -90,6 +91,24 @@ class Pass(ABC):
     @abstractmethod
     def apply(self, program: Program, job: Job) -> Program:
         """The program after this pass."""
+
+
+def both_projectors(
+    program: Program, job: Job, change: Callable[[Graph, Job], Graph]
+) -> tuple[Graph, Graph]:
+    """Both projectors as `change` makes them, side by side in threads.
+
+    The notes of the text projector come first, as if it were changed first.
+    """
+
+    def changed(graph: Graph) -> tuple[Graph, list[str]]:
+        said: list[str] = []
+        return change(graph, replace(job, note=said.append)), said
+
+    (text, first), (video, second) = side_by_side(changed, [program.text, program.video])
+    for sentence in (*first, *second):
+        job.note(sentence)
+    return text, video
 
 
 MOST_BYTES = 1 << 29

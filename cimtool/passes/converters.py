@@ -11,7 +11,7 @@ in the digital bias.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
@@ -29,9 +29,16 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
-from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.base import Job, Pass, both_projectors, rows_with_room
 from cimtool.passes.bias_correction import LayerOp, adjust_layers, layer_means, output_of, with_mean
-from cimtool.passes.fitting import Limits, Tried, column_errors, scatter_of, tried_columns
+from cimtool.passes.fitting import (
+    Limits,
+    Tried,
+    column_errors,
+    lossy_columns,
+    scatter_of,
+    tried_columns,
+)
 from cimtool.passes.formats import refit
 
 
@@ -53,7 +60,10 @@ class TilePass(Pass):
             tiled = CrossbarMvm(stored, op.bias, op.scale, crossbar.no_references)
             return builder.add(node.name, tiled, *inputs)
 
-        return program.with_projectors(lambda g: _counted(rewrite_each(g, Mvm, mvm), job))
+        def tiled(graph: Graph, job: Job) -> Graph:
+            return _counted(rewrite_each(graph, Mvm, mvm), job)
+
+        return program.with_projectors(*both_projectors(program, job, tiled))
 
 
 def _counted(graph: Graph, job: Job) -> Graph:
@@ -88,7 +98,10 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        fitted = program.with_projectors(lambda g: _fit_graph(g, job, self.rows))
+        def fit(graph: Graph, job: Job) -> Graph:
+            return _fit_graph(graph, job, self.rows)
+
+        fitted = program.with_projectors(*both_projectors(program, job, fit))
         if said := _finer_than_full_scale(fitted, job.settings):
             job.note(said)
         return fitted
@@ -122,20 +135,27 @@ def _finer_than_full_scale(program: Program, settings: Settings) -> str:
 
 
 def _fit_graph(graph: Graph, job: Job, fit_rows: int) -> Graph:
-    if all(op.crossbar.law is None for op in graph.operations(CrossbarMvm).values()):
+    layers = graph.operations(CrossbarMvm).items()
+    if all(op.crossbar.law is None for _, op in layers):
         return graph
+    lossy = frozenset(name for name, op in layers if any(lossy_columns(op)))
+    if lossy:
+        graph = _fit_layers(graph, lossy, job, fit_rows)
+    return rewrite_each(graph, Requant, refit)
+
+
+def _fit_layers(graph: Graph, lossy: Collection[str], job: Job, fit_rows: int) -> Graph:
+    """The graph with references in the layers whose converters may lose something."""
     rows, settable = rows_with_room(graph, job, "converters are fitted"), job.settings.settable
     means = layer_means(graph, rows)
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
-        if isinstance(layer, CrossbarMvm) and layer.crossbar.law is not None:
+        if isinstance(layer, CrossbarMvm) and node.name in lossy:
             found = fit_references(layer, x[:fit_rows], settable=settable)
-            fitted = replace(layer, references=found)
-            if not fitted.exact:
-                return with_mean(fitted, graph, node, x, means[node.name])
+            return with_mean(replace(layer, references=found), graph, node, x, means[node.name])
         return layer, output_of(layer, graph, node, x)
 
-    return rewrite_each(adjust_layers(graph, rows, adjust), Requant, refit)
+    return adjust_layers(graph, rows, adjust)
 
 
 def fit_references(

@@ -102,6 +102,12 @@ class GroupSums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
+def lossy_columns(op: CrossbarMvm) -> list[bool]:
+    """True for each slice, and last for a unit column, that is not provably lossless."""
+    rows = op.weight.shape[0]
+    return [not lossless(column.bounds, op.crossbar, rows) for column in op.layer.columns]
+
+
 def column_errors(
     op: CrossbarMvm,
     x: IntArray,
@@ -116,8 +122,8 @@ def column_errors(
     lossless.
     """
     sums, law = GroupSums(op, x), op.crossbar.law
-    for column in op.layer.columns:
-        if law is None or lossless(column.bounds, op.crossbar, op.weight.shape[0]):
+    for column, lossy in zip(op.layer.columns, lossy_columns(op), strict=True):
+        if law is None or not lossy:
             yield None
             continue
         tried = Trial(op, law, sums, column, limits, tuple(steps))

@@ -56,7 +56,9 @@ class FoldPass(Pass):
             lo = np.min([one.min(axis=0) for one in mu], axis=0)
             hi = np.max([one.max(axis=0) for one in mu], axis=0)
             centre = round_to_bits((lo + hi) / 2, CENTRE_BITS)
-        return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre, job.note)))
+        projectors = (program.text, program.video)
+        folded = (rewrite(g, FOLD.of, Folding(g, centre, job.note)) for g in projectors)
+        return program.with_projectors(*folded)
 
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:

@@ -5,9 +5,9 @@ Requantisation takes values from one to another, by an integer multiplier and a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import CimError, RowsError
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
-from cimtool.ir.format import Ratio, integer_limits, ratio, with_fewer_bits
+from cimtool.ir.format import Ratio, integer_limits, ratio_of, with_fewer_bits
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph, Node
 from cimtool.ir.tails import Tails
@@ -37,6 +37,10 @@ SCALE_BITS = 10
 
 BIAS_MARGIN = 4
 """Multipliers leave room for bounds a quarter wider: bias correction still moves them."""
+
+
+CACHED_ROWS = 32
+"""Rows of weights that are multiplied at a time."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ def layer_input_format(
     for node in users:
         if isinstance(node.op, Mvm):
             bits = job.settings.of_layer(graph.layer(node)).weight_bits
-            readers.append((node.op.weight, integer_limits(bits, True)[1]))
+            readers.append((np.abs(node.op.weight), integer_limits(bits, True)[1]))
     relatives = [np.ones(top.shape)]
     if readers and equalise and top.size > 1:
         relatives += _equalising(limits, [weight for weight, _ in readers])
@@ -159,13 +163,25 @@ def _weight_noise(
 ) -> float:
     """Expected squared error at the readers' outputs from rounding weights, scaled a column.
 
-    `readers` are the weights of each and the largest integer that they are rounded to.
+    `readers` are the magnitudes of the weights of each, and the largest integer they round to.
     """
     total = 0.0
-    for weight, levels in readers:
-        steps = np.abs(weight * fmt.scale[:, None]).max(axis=0) / levels
+    for size, levels in readers:
+        steps = _largest_product(size, fmt.scale) / levels
         total += float(np.square(steps).sum() / 12 * (mean_square / fmt.scale**2).sum())
     return total
+
+
+def _largest_product(size: FloatArray, scale: FloatArray) -> FloatArray:
+    """The largest product [N] of a column of `size` [K, N] with `scale` [K] or [1], blockwise."""
+    scale = np.broadcast_to(scale, len(size))
+    found = np.zeros(size.shape[1])
+    room = np.empty((CACHED_ROWS, size.shape[1]))
+    for start in range(0, len(size), CACHED_ROWS):
+        rows = size[start : start + CACHED_ROWS]
+        product = np.multiply(rows, scale[start : start + CACHED_ROWS, None], out=room[: len(rows)])
+        np.maximum(found, product.max(axis=0), out=found)
+    return found
 
 
 def _equalising(limits: FloatArray, weights: Sequence[FloatArray]) -> list[FloatArray]:
@@ -259,9 +275,11 @@ def _arrays(ratios: Sequence[Ratio], shape: tuple[int, ...]) -> tuple[IntArray, 
 
 def _ratio(own: float, wanted: float, top: int) -> Ratio:
     """The factor from one scale to another for values up to `top`, with room for BIAS_MARGIN."""
-    factor = Fraction(float(own)) / Fraction(float(wanted))
+    (up, under), (down, over) = float(own).as_integer_ratio(), float(wanted).as_integer_ratio()
+    numerator, denominator = up * over, under * down
     largest = max(int(top), 1)
     largest += largest // BIAS_MARGIN
-    if factor * largest < Fraction(1, 2):  # all values round to zero, by a shift as well
-        factor = Fraction(1, 2 << largest.bit_length())
-    return ratio(factor, largest)
+    if 2 * numerator * largest < denominator:  # all values round to zero, by a shift as well
+        numerator, denominator = 1, 2 << largest.bit_length()
+    common = math.gcd(numerator, denominator)
+    return ratio_of(numerator // common, denominator // common, largest)

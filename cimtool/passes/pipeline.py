@@ -105,7 +105,7 @@ def run_passes(
     before it. CimError if the calibration rows give numbers for which there is no program.
     """
     stages: list[Stage] = []
-    job = replace(job, source=program)
+    job = replace(job, source=job.source or program)
     for step in passes:
         say(step.doing)
         where = step.name

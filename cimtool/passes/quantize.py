@@ -39,7 +39,7 @@ from cimtool.ir.quantized import (
     QuantizedStore,
 )
 from cimtool.ir.types import Type
-from cimtool.passes.base import Job, Pass, room_for, rows_with_room
+from cimtool.passes.base import Job, Pass, both_projectors, room_for, rows_with_room
 from cimtool.passes.bias_correction import correct_bias, layer_means
 from cimtool.passes.calibrate import layer_inputs
 from cimtool.passes.formats import (
@@ -104,12 +104,12 @@ class QuantizePass(Pass):
         if gradients is None:
             gradients = logit_gradients(program, job) if self.weight_rounding == "gptq" else {}
 
-        def quantized(graph: Graph, inputs: Mapping[str, Type]) -> Graph:
+        def quantized(graph: Graph, inputs: Mapping[str, Type], job: Job) -> Graph:
             builder = Quantizing(graph, inputs, job, self, scales, gradients)
             return rewrite(graph, QUANTIZE.of, builder)
 
-        def projector(graph: Graph) -> Graph:
-            made = quantized(graph, graph.inputs)
+        def projector(graph: Graph, job: Job) -> Graph:
+            made = quantized(graph, graph.inputs, job)
             if not self.bias_correction:
                 return made
             rows = rows_with_room(made, job, "biases are corrected")
@@ -117,8 +117,8 @@ class QuantizePass(Pass):
             rounded = {k: v for k, v in means.items() if k not in graph.operations(QuantizedMvm)}
             return correct_bias(made, rows, rounded)
 
-        text, video = projector(program.text), projector(program.video)
-        return Program(text, video, quantized(program.score, score_inputs(text, video)))
+        text, video = both_projectors(program, job, projector)
+        return Program(text, video, quantized(program.score, score_inputs(text, video), job))
 
 
 class Quantizing(Builder):

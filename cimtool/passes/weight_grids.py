@@ -46,6 +46,9 @@ class WeightGrid:
     def nearest(self, target: FloatArray) -> FloatArray:
         """The numbers of the grid that are nearest to `target` [K, N], halves up."""
         element = np.clip(target / self.steps, -self.limit, self.limit)
+        if self.limit < 1 << self.precision:  # no element is so large that it loses a bit
+            element += 0.5
+            return np.asarray(np.floor(element, out=element) * self.steps)
         unit = np.ldexp(1.0, np.maximum(np.frexp(element)[1] - self.precision, 0))
         return np.asarray(np.floor(element / unit + 0.5) * unit * self.steps)
 

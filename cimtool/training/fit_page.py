@@ -91,10 +91,8 @@ def document(fit: Fit) -> Document:
         (
             *raw,
             Sentence(fit_headline(fit), "verdict"),
-            Section(
-                "On held-out pairs",
-                (*notes(fit.notes), error_table(fit).named("errors"), picture),
-            ),
+            *notes(fit.notes),
+            Section("On held-out pairs", (error_table(fit).named("errors"), picture)),
             Section(
                 "Which degree?",
                 (advised, degree_table(known, fit.form).named("degrees")),

@@ -398,7 +398,8 @@ class TrimPass(Pass):
         def trimmed(builder: Builder, op: CrossbarMvm, node: Node, inputs: tuple[str, ...]) -> str:
             return builder.add(node.name, replace(op, bias=op.bias + 64), *inputs)
 
-        return program.with_projectors(lambda graph: rewrite_each(graph, CrossbarMvm, trimmed))
+        projectors = (program.text, program.video)
+        return program.with_projectors(*(rewrite_each(g, CrossbarMvm, trimmed) for g in projectors))
 
 
 @pytest.mark.thorough("a compilation and a report with one more stage")

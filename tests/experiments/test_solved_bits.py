@@ -191,11 +191,15 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
-    """The jobs of all compilations of a search of one round, in their order."""
+    """The jobs of all compilations of a search of one round, in their order.
+
+    The passes that no bits change run before, once for each set of rows; they have no source yet.
+    """
     found: list[Job] = []
 
     def noted(passes: Sequence[Pass], program: Program, job: Job, say: Say) -> Any:
-        found.append(job)
+        if job.source is not None:
+            found.append(job)
         return run_passes(passes, program, job, say)
 
     monkeypatch.setattr(solved_bits, "ROUNDS", 1)

@@ -29,7 +29,7 @@ from cimtool.ir.program import (
     score_inputs,
 )
 from cimtool.ir.surrogate import Polynomial
-from cimtool.ir.types import integer, real
+from cimtool.ir.types import Type, integer, real
 
 
 def program(curve: bool = True) -> Program:
@@ -75,6 +75,26 @@ def test_a_rule_replaces_a_node_for_all_its_users() -> None:
     graph = rewrite_each(small().graph({"out": "total"}), Mul, doubled)
     assert [(n.name, n.inputs) for n in graph.nodes] == [("twice", ("x",)), ("total", ("twice",))]
     assert graph.types["total"].hi == 16
+
+
+def test_bounds_are_proved_once_for_the_same_inputs_and_anew_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proved, infer = list[Type](), Mvm.infer
+
+    def noted(self: Mvm, *inputs: Type) -> Type:
+        proved.extend(inputs)
+        return infer(self, *inputs)
+
+    monkeypatch.setattr(Mvm, "infer", noted)
+    layer = Mvm(np.array([[2, -1]]).T, np.array([1]), scalar(1.0))
+    narrow, wide = (integer(("n", 2), -most, most, scalar(1.0)) for most in (3, 5))
+    tops = []
+    for known in (narrow, narrow, wide, narrow):
+        builder = Builder("g", {"x": known})
+        tops.append(int(np.max(builder.types[builder.add("layer", layer, "x")].hi)))
+    assert tops == [10, 10, 16, 10]
+    assert proved == [narrow, wide, narrow]
 
 
 def test_calibrated_ranges_narrow_real_values_and_never_integers() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_models import passed
 
+from cimtool.base import threads
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import memory_limited
 from cimtool.bundle.serial import ConstantTable, program_text
@@ -15,8 +18,15 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.heads import TowerBuilder
-from cimtool.ir.program import Graph
-from cimtool.passes.base import LEAST_ROWS, MOST_BYTES, Job, require_room, rows_with_room
+from cimtool.ir.program import Graph, Program
+from cimtool.passes.base import (
+    LEAST_ROWS,
+    MOST_BYTES,
+    Job,
+    both_projectors,
+    require_room,
+    rows_with_room,
+)
 from cimtool.simulation import simulator
 from cimtool.simulation.simulator import (
     ROW_BLOCK,
@@ -91,6 +101,25 @@ def test_an_item_without_room_for_a_few_rows_is_refused_and_the_limit_may_be_sai
 
 
 @pytest.mark.thorough("large items")
+def test_notes_on_the_text_projector_come_first_whichever_is_ready_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    text, video = (replace(spread(2), name=name) for name in ("text", "video"))
+    notes, video_is_done = list[str](), threading.Event()
+
+    def change(graph: Graph, job: Job) -> Graph:
+        if graph.name == "text":
+            assert video_is_done.wait(60)
+        job.note(graph.name)
+        video_is_done.set()
+        return graph
+
+    made = both_projectors(Program(text, video, text), job(2, notes), change)
+    assert notes == ["text", "video"]
+    assert [one.name for one in made] == notes
+
+
 def test_rows_of_large_items_are_computed_in_smaller_blocks() -> None:
     assert block_height(spread(100), ROW_BLOCK) == ROW_BLOCK
     graph = spread(1000)

@@ -83,10 +83,10 @@ def pack_cells(
     sums: list[IntArray] = []
 
     def words(cells: Array) -> Array:
-        group = cells.astype(np.int64) - middle
-        sums.append(lowest * group.sum(axis=1))
+        group = np.subtract(cells, middle, dtype=np.int32)
+        sums.append(lowest * group.sum(axis=1, dtype=np.int64))
         parts = [group] if count == 1 else [(group + 128 & 255) - 128, group + 128 >> 8]
-        return _words(np.stack(parts, axis=1).astype(np.int8))
+        return _words(np.stack([part.astype(np.int8) for part in parts], axis=1))
 
     packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)

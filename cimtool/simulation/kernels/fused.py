@@ -108,7 +108,11 @@ def packed_groups(
     slices: Sequence[Array], bounds: Array, words: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
     """Apply `words` to each row group's cells [slices, rows, N]; returns words and group starts."""
-    cells = (np.stack([digits[a:b] for digits in slices]) for a, b in bounds)
+    alone = len(slices) == 1  # np.stack copies
+    cells = (
+        slices[0][None, a:b] if alone else np.stack([digits[a:b] for digits in slices])
+        for a, b in bounds
+    )
     parts = [words(group).reshape(-1) for group in cells]
     starts = np.cumsum([0, *(part.size for part in parts[:-1])], dtype=np.int64)
     return aligned(np.concatenate(parts)), starts

@@ -119,16 +119,26 @@ class Packed:
 
 def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | None = None) -> Packed:
     """Pack the integer product `x @ weight + bias`. `kind`, if given, must hold every output."""
-    reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
-    parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
-    made = kind or np.int32
-    if parts and not _pays(x.limits, (int(weight.min()), int(weight.max()))):
-        return by_blas(weight, reach, kind, bias if bias.any() else None)
-    kernels = _by_bytes(weight, bias, x, parts, made) if parts else None
+    parts: list[slice] | None = None
+    kernels: list[Kernel] | None = None
+    if x.narrow and weight.size:
+        limits = int(weight.min()), int(weight.max())
+        if max(-limits[0], limits[1]) * int(x.reach.sum()) < room:  # as in most layers
+            parts = [slice(0, len(weight))]
+        else:
+            parts = equal_parts(_reach(weight, x), room, MOST_PARTS)
+        if parts and _pays(x.limits, limits):
+            kernels = _by_bytes(weight, bias, x, parts, kind or np.int32)
     if parts is None or kernels is None:
-        return by_blas(weight, reach, kind, bias if bias.any() else None)
+        return by_blas(weight, _reach(weight, x), kind, bias if bias.any() else None)
     return Packed(parts, kernels, kind)
+
+
+def _reach(weight: IntArray, x: Factor) -> IntArray:
+    """The largest magnitudes [K, N] of the products."""
+    found: IntArray = np.abs(weight) * x.reach[:, None]
+    return found
 
 
 class PairProduct:
