@@ -34,5 +34,6 @@ def goal_lines(listed: str) -> tuple[str, ...]:
         f'@{own} | {compared} || {{ file=$$({first}); echo "$${{file:-{LIST}}}: changed since it '
         f'was exported, or is missing (SHA-256 in {LIST}); export again" >&2; exit 2; }}',
         f"@grep -q {digest} {HANDOFF} 2> build/{GOAL}.log || {{ echo '{HANDOFF}: changed since it "
-        f"was exported, or is missing (it has the SHA-256 of {LIST}); export again' >&2; exit 2; }}",
+        f"was exported, or is missing (it has the SHA-256 of {LIST}); export again' >&2; "
+        "exit 2; }",
     )

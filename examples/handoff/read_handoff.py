@@ -23,7 +23,7 @@ at: Any = {}  # the fields of the last line of each word of steps.txt
 compared, differing = Counter[str](), Counter[str]()
 
 
-def numbers(name: str, **names: str) -> Any:
+def numbers(name: str, **names: Any) -> Any:
     """The numbers of a file, with its axes."""
     file, extents = layout["files"][name], layout["layers"][at["layer"]["layer"]]["extents"]
     bits, digits = file["bits"], -(-file["bits"] // 4)
@@ -41,7 +41,7 @@ def cells(name: str, array: str, bits: int, places: int) -> Any:
     return np.array([[x >> bits * p & (1 << bits) - 1 for p in range(places)] for x in lines])
 
 
-def compare(tap: str, found: Any, lanes: slice = slice(None), **names: str) -> None:
+def compare(tap: str, found: Any, lanes: Any = slice(None), **names: Any) -> None:
     wrong = numbers(tap, **names)[..., lanes] != found
     compared[tap] += wrong.size
     differing[tap] += int(wrong.sum())
@@ -50,7 +50,8 @@ def compare(tap: str, found: Any, lanes: slice = slice(None), **names: str) -> N
 for line in (folder / "steps.txt").read_text().splitlines():
     word, *texts = line.split()
     fields = zip(layout["steps"][word], texts, strict=True)
-    one = at[word] = {key: x if key in layout["words"] else int(x) for key, x in fields}
+    one: Any = {key: x if key in layout["words"] else int(x) for key, x in fields}
+    at[word] = one
     if any(one.get(key, value) != value for key, value in KNOWN.items()):
         sys.exit(f"{line}: this reader knows arrays with {KNOWN} alone")
     if word == "layer":

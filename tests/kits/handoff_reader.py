@@ -3,8 +3,8 @@
     python tests/kits/handoff_reader.py FOLDER
 
 It was written from FORMAT.md and layout.json, for every kind of array;
-`examples/handoff/read_handoff.py` is for the simplest. It prints how many numbers it compared, and each file in which some differ; then it
-ends with status 1. Names are those of FORMAT.md.
+`examples/handoff/read_handoff.py` is for the simplest. It prints how many numbers it compared,
+and each file in which some differ; then it ends with status 1. Names are those of FORMAT.md.
 """
 
 import hashlib
