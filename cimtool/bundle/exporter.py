@@ -159,11 +159,11 @@ def _checked_size(bundle: Bundle, format_name: str, request: Request) -> int:
 
 
 def amount_text(size: int) -> str:
-    """A number of bytes in GB, MB or kB."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+    """A number of bytes in GB, MB or kB; below 1 kB in bytes."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
-    return f"{size / 1e3:.1f} kB"
+    return "1 byte" if size == 1 else f"{size} bytes"
 
 
 def names_listed(description: Path) -> list[str]:

@@ -37,7 +37,8 @@ from cimtool.report.page import render_text
 COCOTB = "array_cocotb.py"
 DEVICE = (ADAPTER, ARRAY, COLUMN, MACRO, OUTPUT)
 PARTS_OF_BENCH = tuple(
-    f"tb_{part}.svh" for part in ("references", "answers", "images", "layer", "converter", "taps")
+    f"tb_{part}.svh"
+    for part in ("progress", "references", "answers", "images", "layer", "converter", "taps")
 )
 WITH_FAULTS = (*DEVICE, BOUNDARY, CAM, RANK, WRITER)
 WRITE_SOURCES = (WRITER, "cim_cells.sv", "tb_write.svh")
@@ -53,7 +54,10 @@ SOURCES = (
 SYNTHESIS = ("cim_layer.sv", "synth.sh")
 UNDER_TEST = " ".join(
     f"{name}='$({name})'"
-    for name in ("MACRO", "ADAPTER", "CAM", "LATENCY", "MULTIPLEXED", "TIMEOUT")
+    for name in (
+        *("MACRO", "ADAPTER", "CAM", "LATENCY", "MULTIPLEXED"),
+        *("TIMEOUT", "TIMEOUT_SECONDS"),
+    )
 )
 CODES = "grep -q ' CONVERTER = [12];' sv/kind*/parameters.svh"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
@@ -148,6 +152,7 @@ BENCH_PART = HandoffPart(
         OUTPUT: "row groups and bias, requantisation",
         "tb_array.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
         BOUNDARY: "the ports of the array in the bench",
+        "tb_progress.svh": "the step that runs, for the limit of time in `bench.sh`",
         "tb_references.svh": "references of converters, from `constants/`",
         "tb_answers.svh": "handshakes: an input is offered, lanes answer and are compared",
         "tb_images.svh": "images: word lines and flags of an array",
@@ -192,6 +197,8 @@ BENCH_PART = HandoffPart(
             f"@{CODES} || echo 'no converter has codes: without make cocotb'",
             # The longest first, so that both processors have work until the end.
             f"@$(MAKE) -j2 -O mutants random icarus verilator $$({CODES} && echo cocotb)",
+            f"@{UNDER_TEST} sh sv/bench.sh tested",
+            "@echo PASS",
         ),
     },
     settings={
@@ -201,6 +208,7 @@ BENCH_PART = HandoffPart(
         "LATENCY": "0",
         "MULTIPLEXED": "1",
         "TIMEOUT": "10000",
+        "TIMEOUT_SECONDS": "120",
         "PYTHON": "python3",
         "OPTIMIZE": "",
         "VERILATED": "build/verilated",

@@ -18,6 +18,12 @@ SWEPT = 256
 
 PROVED = "proved: no input within the proved ranges gives it"
 NOT_FOUND = "not found: no vector gives it, and no proof says that none can"
+APART = (
+    "not found: the bounds take each slice and each cycle at its own extreme, and no vector gives "
+    "all of these at once"
+)
+MOST_DIGIT = 15
+"""The largest digit for which the sums of rows are bounded: their number grows with it."""
 
 
 def coverage(layer: DrivenLayer) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _carries(layer: DrivenLayer, shift_add: IntArray) -> dict[str, Any]:
         "reached": reached,
         "proved_unreachable": max(accumulator - 1 - bound, 0),
         "not_found": missing,
-        "why": NOT_FOUND if missing else PROVED,
+        "why": APART if missing else PROVED,
     }
 
 
@@ -124,6 +130,8 @@ def _carry_bounds(layer: DrivenLayer) -> tuple[int, int]:
     is further from 0.
     """
     op = layer.op
+    if op.exact and not op.layer.cells.leak:
+        return _product_bounds(layer)
     known, bias, places = layer.graph.types[layer.node.name], op.layer.bias, op.crossbar.places
     least = np.broadcast_to(known.lo - bias, bias.shape).astype(np.int64) << places
     most = np.broadcast_to(known.hi - bias, bias.shape).astype(np.int64) << places
@@ -136,28 +144,44 @@ def _carry_bounds(layer: DrivenLayer) -> tuple[int, int]:
     return int(least.min()), int(most.max())
 
 
+def _product_bounds(layer: DrivenLayer) -> tuple[int, int]:
+    """The ends of a lossless layer's products, of all rows and of each row group alone.
+
+    Each is reached: rows get their inputs independently.
+    """
+    op = layer.op
+    weight, lo, hi = op.weight.astype(np.int64), *input_limits(layer.graph, layer.node, op)
+    upward, downward = np.maximum(weight, 0), np.minimum(weight, 0)
+    rows = [slice(None), *op.stored.groups]
+    least = min(int((lo[r] @ upward[r] + hi[r] @ downward[r]).min()) for r in rows)
+    most = max(int((hi[r] @ upward[r] + lo[r] @ downward[r]).max()) for r in rows)
+    return least << op.crossbar.places, most << op.crossbar.places
+
+
 def group_bounds(op: CrossbarMvm, group: int) -> tuple[IntArray, IntArray] | None:
     """The smallest and the largest addition [N] of a row group to the sums of a layer.
 
-    For each number of rows that a cycle drives, a slice's sum lies between those of its smallest
-    and of its largest cells, and what is read of it rises with it. None if digits are not 0 and 1,
-    if each cycle has converters of its own, or if cells leak.
+    For each sum of digits that a cycle drives, a slice's sum lies between those of its smallest
+    and of its largest cells, and what is read of it rises with it. None if digits may be negative
+    or above MOST_DIGIT, if each cycle has converters of its own, or if cells leak.
     """
     crossbar, held, code = op.crossbar, op.layer.cells, op.crossbar.weights
-    if crossbar.digit_limits != (0, 1) or crossbar.reference_cycles > 1 or held.leak:
+    lowest, highest = crossbar.digit_limits
+    if lowest < 0 or highest > MOST_DIGIT or crossbar.reference_cycles > 1 or held.leak:
         return None
 
     def read(sums: IntArray, k: int) -> IntArray:
         return crossbar.read(sums, op.layer.references[k], group)
 
     rows = held.groups[group]
-    driven = np.arange(rows.stop - rows.start + 1)[:, None]
+    driven = np.arange((rows.stop - rows.start) * highest + 1)[:, None]
     row_sum = driven << held.places
     if crossbar.unit_column:
         row_sum = read(driven, len(held.slices)) << held.fraction_bits
     least = most = -code.offset * row_sum * np.ones_like(op.weight[:1], np.int64)
     for k, one in enumerate(held.slices):
-        cells = np.sort(one.digits[rows].astype(np.int64), axis=0)
+        # A row of digit D adds its cell D times.
+        cells = np.repeat(np.sort(one.digits[rows].astype(np.int64), axis=0), highest, axis=0)
         ends = [read(_sums_of_first(order), k) for order in (cells, cells[::-1])]
         whole = code.complement * row_sum
         parts = [one.worth * np.where(one.flipped[group], whole - end, end) for end in ends]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from cimtool.handoff.written import HANDOFF
+
 LIST = "files.sha256"
 GOAL = "unchanged"
 PROGRAM = "sha256sum"
@@ -18,7 +20,10 @@ def list_text(digests: Mapping[str, str]) -> str:
 
 
 def goal_lines(listed: str) -> tuple[str, ...]:
-    """The goal's commands; the list itself is compared with its SHA-256, which they contain."""
+    """The goal's commands; the list itself is compared with its SHA-256, which they contain.
+
+    `handoff.json` lists the Makefile, so they look in it for the SHA-256 of the list alone.
+    """
     digest = hashlib.sha256(listed.encode()).hexdigest()
     own = f"printf '%s  %s\\n' {digest} {LIST} | cat - {LIST} 2> build/{GOAL}.log"
     compared = f"LC_ALL=C $(SHA256) -c > build/{GOAL}.txt 2>> build/{GOAL}.log"
@@ -28,4 +33,7 @@ def goal_lines(listed: str) -> tuple[str, ...]:
         'installed; SHA256="shasum -a 256" names another program\' >&2; exit 2; }',
         f'@{own} | {compared} || {{ file=$$({first}); echo "$${{file:-{LIST}}}: changed since it '
         f'was exported, or is missing (SHA-256 in {LIST}); export again" >&2; exit 2; }}',
+        f"@grep -q {digest} {HANDOFF} 2> build/{GOAL}.log || {{ echo '{HANDOFF}: changed since it "
+        f"was exported, or is missing (it has the SHA-256 of {LIST}); export again' >&2; "
+        "exit 2; }",
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-from handoff_runs import TAPS, counts, keep_directed, run_goal
+from handoff_runs import TAPS, counts, keep_directed, need_cocotb, run_goal
 
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
@@ -145,6 +146,57 @@ def test_what_does_not_keep_to_the_ports_is_told(
     assert "PASS" not in done.stdout
 
 
+LOOPS = {
+    "icarus": (
+        "int k = 0; always @(posedge clk) while (taken && k >= 0) k = (k + 1) & 3;",
+        "text.fc1/r0.c0 g0, vector 0: no further step within 2 s",
+    ),
+    "cocotb": (
+        "int k = 0; initial while (k >= 0) k = (k + 1) & 3;",
+        "before the first step: no further step within 2 s",
+    ),
+    "verilator": (
+        "wire z; assign z = rst ? 1'b0 : !z; always @(posedge clk) if (z) $display(z);",
+        "word line 0: signals do not settle",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.thorough("more goals; one stays in the first tier", quick=("icarus",))
+@pytest.mark.parametrize("goal", LOOPS)
+def test_a_loop_without_delay_ends_the_run(goal: str, handoff: Path, tmp_path: Path) -> None:
+    loop, told = LOOPS[goal]
+    if goal == "cocotb":
+        need_cocotb()
+    source = (handoff / "sv" / "cim_adapter.sv").read_text("utf-8")
+    adapter = tmp_path / "adapter.sv"
+    adapter.write_text(source.replace("endmodule", f"    {loop}\nendmodule"), "utf-8")
+    given = f"ADAPTER={adapter}", "TIMEOUT_SECONDS=2", f"PYTHON={sys.executable}"
+    done = run_goal(handoff, goal, *given)
+    (line,) = (one for one in done.stderr.splitlines() if told in one)
+    assert f"; expected no loop without delay in {adapter} sv/cim_array.sv " in line
+    assert (done.returncode, "PASS" in done.stdout) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("timing", "told"), [("0", ""), ("7", ", LATENCY=7")], ids=["own", "reference"]
+)
+def test_a_run_says_which_sources_it_tested(
+    timing: str, told: str, handoff: Path, tmp_path: Path
+) -> None:
+    given = [f"LATENCY={timing}"]
+    under_test = "the reference macro, sv/cim_adapter.sv with sv/cim_array.sv sv/cim_column.sv"
+    if not told:
+        own = tmp_path / "adapter.sv"
+        own.write_bytes((handoff / "sv" / "cim_adapter.sv").read_bytes())
+        given = [f"ADAPTER={own}"]
+        under_test = f"{own} with sv/cim_array.sv sv/cim_column.sv"
+    done = run_goal(handoff, "icarus", *given)
+    *_, tested, passed, _ = done.stdout.splitlines()
+    assert passed == "PASS"
+    assert tested == f"tested: {under_test}{told}" + (", MULTIPLEXED=1" if told else "")
+
+
 @pytest.mark.thorough("builds the bench in both simulators")
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_a_macro_may_pad_its_own_ports(simulator: str, handoff: Path, tmp_path: Path) -> None:
@@ -169,6 +221,7 @@ def test_a_macro_may_pad_its_own_ports(simulator: str, handoff: Path, tmp_path: 
         ("MULTIPLEXED=1000", "1 to 255"),
         ("TIMEOUT=x", "2 to 999999999"),
         ("TIMEOUT=-1", "2 to 999999999"),
+        ("TIMEOUT_SECONDS=0", "1 to 999999999"),
         ("VECTORS=1e3", "0 to 999999999"),
     ],
 )

@@ -23,7 +23,7 @@ from cimtool.handoff.searches import DrivenSearch, driven_search
 from cimtool.hardware.cell_distance import DONT_CARE
 
 TAPS = ("cam_distances", "cam_codes", "cam_sums", "cam_estimates", "cam_shortlist")
-READER = Path(__file__).parents[2] / "examples" / "handoff" / "read_handoff.py"
+READER = Path(__file__).parents[1] / "kits" / "handoff_reader.py"
 SHIPPED = Path(__file__).parents[2] / "targets" / "cam"
 CAMS = {
     "ternary": ("fefet2-tcam-45nm", {"words": 16, "cells": 3, "step": 2, "levels": 2}),

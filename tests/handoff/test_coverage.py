@@ -25,6 +25,7 @@ FORMS = {
     "offset": changed(BITWISE, encoding="offset"),
     "unit column": changed(BITWISE, encoding="offset", offset_sum="unit-column"),
     "polarity": changed(BITWISE, encoding="differential", adc_on="polarity"),
+    "two bits a cycle": changed(BITWISE, dac_bits=2),
 }
 
 
@@ -64,13 +65,14 @@ def test_no_input_leaves_the_bounds_of_a_row_group(form: str) -> None:
         least, most = ends
         assert (least <= added[:, group].min(axis=0)).all()
         assert (most >= added[:, group].max(axis=0)).all()
-        # They are close: no bit is left that an input does not set.
+        # They are close: no bit is left that an input does not set, if digits have one bit.
         reached = int(np.abs(added[:, group]).max()).bit_length()
-        assert int(max(-least.min(), most.max())).bit_length() == reached
+        if form != "two bits a cycle":
+            assert int(max(-least.min(), most.max())).bit_length() == reached
 
 
-def test_digits_of_several_bits_have_no_bounds_of_rows() -> None:
-    crossbar = changed(BITWISE, dac_bits=2)
+def test_cycles_with_their_own_converters_have_no_bounds_of_rows() -> None:
+    crossbar = changed(BITWISE, references="cycle")
     stored = StoredWeights(np.ones((8, 3), np.int64), crossbar)
     references = at_steps(crossbar, [1] * crossbar.slices)
     assert (

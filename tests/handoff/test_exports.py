@@ -119,6 +119,15 @@ def test_too_many_bytes_are_refused_in_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_limit_below_a_kilobyte_is_told_in_bytes(
+    small_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["export", str(small_bundle), "--format", "c", "-o", str(tmp_path / "out")]
+    for size, told in (("1", "1 byte"), ("999", "999 bytes")):
+        assert cli.run([*arguments, "--max-size", size]) == 2
+        assert f"more than --max-size of {told}; expected" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("size", ["", "none", "-1", "0", "2GB", "1e9", "9" * 30])
 def test_a_limit_that_is_no_size_is_refused(
     size: str, small_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

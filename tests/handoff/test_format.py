@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,24 +36,25 @@ from cimtool.handoff.steps import STEPS, step_line
 from cimtool.hardware.target import target_names
 
 ROOT = Path(__file__).resolve().parents[2]
-READER = ROOT / "examples" / "handoff" / "read_handoff.py"
+EXAMPLE = ROOT / "examples" / "handoff" / "read_handoff.py"
+READER = ROOT / "tests" / "kits" / "handoff_reader.py"
+"""A reader of every kind of array; the example reads those of the reference bundle."""
 ELSEWHERE = ("write_verify", "search", "store", "match", "rank")
 """Words of `steps.txt` that most hand-offs do not have; their own tests look for them."""
 TAPS = ("digits", "sums", "codes", "shift_add", "layer_sum", "requantised")
 
 Counts = dict[str, tuple[int, int]]
+Reading = Callable[..., tuple[int, Counts]]
 
 
 @pytest.fixture
-def read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[Path], tuple[int, Counts]]:
-    """The status of the example's reader for a folder, and what it compared at each tap."""
+def read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reading:
+    """The status of a reader for a folder, and what it compared at each tap."""
 
-    def reading(folder: Path) -> tuple[int, Counts]:
-        monkeypatch.setattr(sys, "argv", [str(READER), str(folder)])
+    def reading(folder: Path, reader: Path = READER) -> tuple[int, Counts]:
+        monkeypatch.setattr(sys, "argv", [str(reader), str(folder)])
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(READER), run_name="__main__")
+            runpy.run_path(str(reader), run_name="__main__")
         found = re.findall(r"^(\w+): (\d+) compared, (\d+) differ$", capsys.readouterr().out, re.M)
         return int(ended.value.code or 0), {tap: (int(n), int(d)) for tap, n, d in found}
 
@@ -65,9 +67,10 @@ def assert_nothing_differs(status: int, counts: Counts) -> None:
     assert all(compared and not differ for compared, differ in counts.values())
 
 
-def test_the_reader_knows_nothing_of_this_library() -> None:
-    assert "import cimtool" not in READER.read_text()
-    assert "from cimtool" not in READER.read_text()
+@pytest.mark.parametrize("reader", [EXAMPLE, READER], ids=["example", "kit"])
+def test_the_readers_know_nothing_of_this_library(reader: Path) -> None:
+    assert "import cimtool" not in reader.read_text()
+    assert "from cimtool" not in reader.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +82,29 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_reference_bundle_is_read(
-    read: Callable[[Path], tuple[int, Counts]], reference: Path
+@pytest.mark.parametrize("reader", [EXAMPLE, READER], ids=["example", "kit"])
+def test_the_reference_bundle_is_read(reader: Path, read: Reading, reference: Path) -> None:
+    assert_nothing_differs(*read(reference, reader))
+
+
+def test_the_example_refuses_other_arrays(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
-    assert_nothing_differs(*read(reference))
+    folder = handoff_of_kind("half-even", tmp_path)
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, folder], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("converter text.fc1 1 ")
+    assert ": this reader knows arrays with {'polarities': 1, " in line
 
 
 @pytest.mark.thorough("an array of every kind; one is in the first tier", quick=("levels",))
 @pytest.mark.parametrize("kind", SHARED)
 def test_every_kind_of_array_is_read(
     kind: str,
-    read: Callable[[Path], tuple[int, Counts]],
+    read: Reading,
     handoff_of_kind: Callable[[str, Path], Path],
     tmp_path: Path,
 ) -> None:
@@ -130,7 +145,7 @@ def handed_off(files: DemoFiles, folder: Path, target: str, **choices: Any) -> P
 )
 def test_cells_of_another_order_are_read(
     pairs: str, rows: int, columns: int, digits: str,
-    read: Callable[[Path], tuple[int, Counts]], small_trunk: DemoFiles, tmp_path: Path,
+    read: Reading, small_trunk: DemoFiles, tmp_path: Path,
 ) -> None:  # fmt: skip
     text = OWN_ORDER.format(pairs=pairs, rows=rows, columns=columns, digits=digits)
     (tmp_path / "own.toml").write_text(text)
@@ -142,7 +157,7 @@ def test_cells_of_another_order_are_read(
 @pytest.mark.parametrize("target", target_names())
 def test_every_target_is_read(
     target: str,
-    read: Callable[[Path], tuple[int, Counts]],
+    read: Reading,
     small_trunk: DemoFiles,
     tmp_path: Path,
 ) -> None:
@@ -176,7 +191,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", [*CHOICES, "measured converter"])
 def test_columns_and_converters_of_other_kinds_are_read(
     kind: str,
-    read: Callable[[Path], tuple[int, Counts]],
+    read: Reading,
     small_trunk: DemoFiles,
     tmp_path: Path,
 ) -> None:
@@ -187,9 +202,7 @@ def test_columns_and_converters_of_other_kinds_are_read(
 
 
 @pytest.mark.thorough("a bundle and its gallery; the bench of a gallery is in this tier too")
-def test_a_gallery_in_arrays_is_read(
-    read: Callable[[Path], tuple[int, Counts]], small_trunk: DemoFiles, tmp_path: Path
-) -> None:
+def test_a_gallery_in_arrays_is_read(read: Reading, small_trunk: DemoFiles, tmp_path: Path) -> None:
     """Products that drive the cells of another have no images of their own."""
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
@@ -223,7 +236,7 @@ def test_a_gallery_in_arrays_is_read(
 def test_a_changed_byte_is_found(
     file: str,
     tap: str,
-    read: Callable[[Path], tuple[int, Counts]],
+    read: Reading,
     reference: Path,
     tmp_path: Path,
 ) -> None:
@@ -237,9 +250,10 @@ def test_a_changed_byte_is_found(
         lines[at][: len(lines[at]) + place] + changed + lines[at][len(lines[at]) + place + 1 :]
     )
     (folder / file).write_text("\n".join(lines) + "\n")
-    status, counts = read(folder)
-    assert status == 1
-    assert counts[tap][1] > 0
+    for reader in (EXAMPLE, READER):
+        status, counts = read(folder, reader)
+        assert status == 1
+        assert counts[tap][1] > 0
 
 
 SCHEMA = json.loads((ROOT / "docs" / "handoff-layout.schema.json").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from handoff_runs import (
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
+from cimtool.handoff.coverage import APART, PROVED
 from cimtool.handoff.faults import CAM, FAULTS, RANK, WRITER
 from cimtool.handoff.layers import Lanes, driven_layers
 from cimtool.handoff.macro_kinds import macro_kinds
@@ -65,6 +67,17 @@ def test_layers_of_a_kind_share_what_a_macro_has_once(handoff: Path) -> None:
     steps = (handoff / "steps.txt").read_text("utf-8")
     named = re.findall(r"^layer (\S+) (\d+) ", steps, re.MULTILINE)
     assert named == [("text.fc1", "1"), ("text.fc2", "2"), ("text.logvar", "3"), ("text.mu", "1")]
+
+
+def test_carries_that_no_vector_reaches_have_a_reason(handoff: Path) -> None:
+    found = json.loads((handoff / "sv" / "coverage.json").read_text("utf-8"))
+    assert found.keys() == {"text.fc1", "text.fc2", "text.logvar", "text.mu"}
+    carries = {name: one["carries"] for name, one in found.items()}
+    # The sums of lossless layers are products, whose ends are reached.
+    assert carries["text.logvar"]["not_found"] == 0
+    for one in carries.values():
+        assert one["why"] == (APART if one["not_found"] else PROVED)
+        assert one["reached"] + one["proved_unreachable"] + one["not_found"] == one["bits"] - 1
 
 
 def by_kind(printed: str) -> dict[str, dict[str, tuple[int, int]]]:

@@ -96,7 +96,7 @@ def test_nothing_compared_fails(handoff: Path) -> None:
 
 
 def test_without_verilator_there_is_one_sentence(handoff: Path, tmp_path: Path) -> None:
-    for name in ("sh", "gcc", "mkdir", "cat", "make", "sha256sum"):
+    for name in ("sh", "gcc", "mkdir", "cat", "make", "sha256sum", "grep"):
         (tmp_path / name).symlink_to(installed(name, "CIMTOOL_REQUIRE_COMPILERS"))
     done = subprocess.run(
         ["make", "-s", "-C", handoff, "random"], env={"PATH": str(tmp_path)},

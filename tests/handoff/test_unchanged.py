@@ -56,6 +56,22 @@ def test_a_file_that_is_cut_or_lost_is_named(file: str, folder: Path) -> None:
     assert make(folder, "unchanged").returncode == 0
 
 
+@pytest.mark.parametrize("content", [None, '{"format_version": 1}\n'], ids=["lost", "changed"])
+def test_no_goal_runs_without_the_description(content: str | None, folder: Path) -> None:
+    file = folder / "handoff.json"
+    whole = file.read_bytes()
+    file.unlink() if content is None else file.write_text(content)
+    for goal in ("icarus", "verilator", "random", "cocotb", "mutants", "check", "all", "synth"):
+        done = make(folder, goal)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.splitlines()[0] == (
+            "handoff.json: changed since it was exported, or is missing (it has the SHA-256 of "
+            "files.sha256); export again"
+        )
+    file.write_bytes(whole)
+    assert make(folder, "unchanged").returncode == 0
+
+
 def test_faults_of_ones_own_may_be_added(folder: Path) -> None:
     with (folder / "sv" / "faults.txt").open("a") as file:
         file.write("99\tcodes\tmy_macro.sv\tkind1\tmine\n")
@@ -79,6 +95,19 @@ def test_a_fault_that_is_not_listed_is_refused(folder: Path) -> None:
     )
 
 
+def test_a_fault_in_a_source_that_was_replaced_is_refused(folder: Path) -> None:
+    listed = (folder / "sv" / "faults.txt").read_text().splitlines()
+    number = next(line.split("\t")[0] for line in listed if "\tcim_column.sv\t" in line)
+    done = make(
+        folder, "random", f"FAULT={number}", "MACRO=sv/cim_array.sv sv/faulty/cim_column.sv"
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        f"sv/bench.sh: FAULT={number} is in cim_column.sv, for which MACRO and ADAPTER stand; "
+        "expected a fault of another file of sv/faults.txt"
+    )
+
+
 def test_every_file_is_in_the_list(folder: Path) -> None:
     listed = {line[66:] for line in (folder / "files.sha256").read_text().splitlines()}
     held = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
@@ -89,7 +118,7 @@ def test_every_file_is_in_the_list(folder: Path) -> None:
 def test_another_program_may_compute_the_sums(folder: Path, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("sh", "cat", "sed", "head", "mkdir"):
+    for name in ("sh", "cat", "sed", "head", "mkdir", "grep"):
         (programs / name).symlink_to(installed(name, "CIMTOOL_REQUIRE_COMPILERS"))
     done = make(folder, "unchanged", path=str(programs))
     assert done.returncode == 2

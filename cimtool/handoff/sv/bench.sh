@@ -6,11 +6,12 @@
 #   sh sv/bench.sh random      drawn inputs against the golden model, in Verilator: VECTORS, SEED, FAULT
 #   sh sv/bench.sh cocotb      an array by itself, in cocotb and Icarus Verilog, with the sums of directed/
 #   sh sv/bench.sh mutants     every fault of sv/faults.txt in both: each must be found at its tap
+#   sh sv/bench.sh tested      the sources under test
 #
 # Each kind of layers has arrays with widths of their own, sv/kindN; the last lines are the totals of all kinds.
 # A gallery in a content-addressable memory is a kind of its own, sv/cam; CAM has the sources of its array.
 # MACRO has the sources of the array, in one word, ADAPTER the source with module cim_adapter. The adapter
-# of the reference array takes LATENCY and MULTIPLEXED; TIMEOUT is for all.
+# of the reference array takes LATENCY and MULTIPLEXED; TIMEOUT, in clocks, and TIMEOUT_SECONDS are for all.
 set -eu
 export LC_ALL=C
 reference="sv/cim_array.sv sv/cim_column.sv"
@@ -20,6 +21,7 @@ cam=${CAM-sv/cim_cam.sv}
 # The sources of the array with the faults of sv/faults.txt; one's own has none of them.
 faulty="$adapter $macro" own=yes
 [ "$macro $adapter" != "$reference sv/cim_adapter.sv" ] || { own=no; faulty="sv/faulty/cim_adapter.sv sv/faulty/cim_array.sv sv/faulty/cim_column.sv"; }
+TIMEOUT_SECONDS=${TIMEOUT_SECONDS:-120}
 timing="+LATENCY=${LATENCY:-0} +MULTIPLEXED=${MULTIPLEXED:-1} +TIMEOUT=${TIMEOUT:-10000}"
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
@@ -129,13 +131,65 @@ build() {
     printf '%s' "$command" > "$output.of"
 }
 
+# watched OUTPUT COMMAND...: runs a simulation, and ends it if no new step begins for TIMEOUT_SECONDS: a loop without delay
+# stops the clocks that the bench counts. Verilator finds most such loops by itself.
+watched() {
+    step=$1.step said=$1.said shown=$1.shown
+    shift
+    rm -f "$step.still"
+    : > "$step"
+    "$@" +STEP="$step" > "$shown" 2> "$said" &
+    simulation=$!
+    (
+        trap 'kill $nap; exit' TERM
+        while :; do
+            : > "$step.seen"
+            sleep "$TIMEOUT_SECONDS" &
+            nap=$!
+            wait $nap
+            [ -n "$(find "$step" -newer "$step.seen")" ] || break
+        done
+        : > "$step.still"
+        kill -9 $simulation
+    ) > build/found 2>&1 &
+    watch=$!
+    ended=0
+    wait $simulation 2> build/found || ended=$?
+    kill $watch 2> build/found || true
+    loop="expected no loop without delay in $adapter $macro"
+    [ "${kind:-}" != cam ] || loop="expected no loop without delay in $cam"
+    at=$(cat "$step")
+    if [ -f "$step.still" ]; then
+        say "${at:-before the first step}: no further step within $TIMEOUT_SECONDS s; $loop (TIMEOUT_SECONDS=N waits longer)"
+    elif grep -q '^%Error: .* did not converge' "$shown" "$said"; then
+        say "${at:-before the first step}: signals do not settle; $loop"
+    else
+        cat "$shown"
+        cat "$said" >&2
+    fi
+    return $ended
+}
+
 # simulate SIMULATOR OUTPUT [FAULT]
 simulate() {
     case $1 in
-    iverilog) vvp -n "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
-    verilator) "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
+    iverilog) watched "$2" vvp -n "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
+    verilator) watched "$2" "$2" +HANDOFF=. +FAULT="${3:-0}" $timing ;;
     esac
 }
+
+# tested: names the sources under test.
+tested() {
+    under_test="$adapter with $macro"
+    [ $own = yes ] || under_test="the reference macro, $under_test"
+    [ "$adapter" != sv/cim_adapter.sv ] || under_test="$under_test, LATENCY=${LATENCY:-0}, MULTIPLEXED=${MULTIPLEXED:-1}"
+    [ ! -d sv/cam ] || [ "$goal" = cocotb ] || under_test="$under_test; $cam"
+    [ "$goal" != random ] || [ "${FAULT:-0}" = 0 ] || under_test="$under_test; fault $FAULT: $(fault_line | cut -f 5)"
+    printf 'tested: %s\n' "$under_test"
+}
+
+# fault_line: the line of fault FAULT in sv/faults.txt.
+fault_line() { grep -m 1 "^$((FAULT))[^0-9]" sv/faults.txt; }
 
 # each COMMAND...: runs a command with the name of each kind, then prints the totals.
 each() {
@@ -161,6 +215,7 @@ each() {
     cat "build/$goal.txt"
     [ $failed = 0 ] || exit 1
     [ -s "build/$goal.txt" ] || { say "nothing was compared"; exit 1; }
+    tested
     printf 'PASS\n'
 }
 
@@ -185,7 +240,7 @@ with_random_inputs() {
     golden=../dpi.o
     [ "$2" != cam ] || golden=
     build verilator "$2" "$1" "$binary" "$3 -DRANDOM=1 -Irandom $golden" &&
-        "$binary" +HANDOFF=. +VECTORS="${VECTORS:-1000}" +SEED="${SEED:-1}" +FAULT="$4" $timing
+        watched "$binary" "$binary" +HANDOFF=. +VECTORS="${VECTORS:-1000}" +SEED="${SEED:-1}" +FAULT="$4" $timing
 }
 
 # planted FILE KINDS KIND: yes if a fault is in the bench of a kind, no if its kinds do not show it, equal if it is proved to change
@@ -237,6 +292,7 @@ mkdir -p build
 [ "${LATENCY:-0}" = random ] || whole LATENCY "${LATENCY:-0}" 0 255 ', or random'
 whole MULTIPLEXED "${MULTIPLEXED:-1}" 1 255
 whole TIMEOUT "${TIMEOUT:-10000}" 2 999999999
+whole TIMEOUT_SECONDS "$TIMEOUT_SECONDS" 1 999999999
 whole VECTORS "${VECTORS:-1000}" 0 999999999
 whole SEED "${SEED:-1}" 0 999999999
 whole FAULT "${FAULT:-0}" 0 999999999
@@ -244,7 +300,15 @@ given MACRO $macro
 given ADAPTER "$adapter"
 all=$(echo sv/kind*)
 [ ! -d sv/cam ] || { given CAM $cam; all="$all sv/cam"; }
-[ "${FAULT:-0}" = 0 ] || grep -q "^$((FAULT))[^0-9]" sv/faults.txt || { say "FAULT=$FAULT; expected a number of sv/faults.txt, or 0 for none"; exit 2; }
+[ "${FAULT:-0}" = 0 ] || fault_line > build/found || { say "FAULT=$FAULT; expected a number of sv/faults.txt, or 0 for none"; exit 2; }
+[ "${FAULT:-0}" = 0 ] || {
+    # A fault in a source that was replaced would pass unseen.
+    case $own,$(fault_line | cut -f 3) in
+    yes,cim_adapter.sv | yes,cim_array.sv | yes,cim_column.sv) replaced="MACRO and ADAPTER" ;;
+    *,cim_cam.sv) [ "$cam" = sv/cim_cam.sv ] || replaced=CAM ;;
+    esac
+    [ -z "${replaced:-}" ] || { say "FAULT=$FAULT is in $(fault_line | cut -f 3), for which $replaced stand; expected a fault of another file of sv/faults.txt"; exit 2; }
+}
 [ "$goal" != mutants ] || grep -q "^[0-9]" sv/faults.txt 2> build/found || { say 'sv/faults.txt: has no faults, or is missing; export again'; exit 2; }
 case $goal in
 icarus) each with_taps iverilog ;;
@@ -293,6 +357,7 @@ mutants)
         done
     done
     [ $missed = 0 ] || exit 1
+    tested
     printf '%s faults, each found at its tap in every kind of array whose vectors show it\n' "$(sort -u build/planted.txt | wc -l)"
     ;;
 random)
@@ -315,8 +380,9 @@ cocotb)
     "$PYTHON" -c 'import cocotb_tools' 2> build/found || { say "$PYTHON has no cocotb 2"; exit 1; }
     each alone
     ;;
+tested) tested ;;
 *)
-    say "expected icarus, verilator, random, cocotb or mutants"
+    say "expected icarus, verilator, random, cocotb, mutants or tested"
     exit 2
     ;;
 esac

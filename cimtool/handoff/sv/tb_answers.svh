@@ -18,6 +18,7 @@
     endtask
 
     task automatic write_line(input int row, input logic [LINE-1:0] cells);
+        at_step($sformatf("%s, word line %0d", array, row));
         @(negedge clk);
         write_valid = 1'b1; write_row = $clog2(ROWS)'(row); write_data = cells;
         quiet = 0;
@@ -84,6 +85,7 @@
     task automatic drive_vectors(input int column, input int end_column);
         int first, next_input, next_answer;
         for (int n = 0; n < vectors; n++) begin
+            at_step($sformatf("%s %s, vector %0d", array, group, n));
             @(negedge clk);
             x = inputs[n]; start = 1'b1;
             listen($sformatf("%s %s, before vector %0d", array, group, n));

@@ -4,6 +4,7 @@
 //   +HANDOFF=DIR   the folder (.)
 //   +FAULT=N       a fault of the sources that `make mutants` writes (0: none)
 //   +TIMEOUT=N     clocks in which an array must take or answer something (10000)
+//   +STEP=FILE     a file for the step that runs (none)
 //
 // The array is programmed with each image in turn, word line by word line, like a chip.
 module tb_array;
@@ -140,6 +141,7 @@ module tb_array;
     longint u, v;
     logic bit_of;
 
+`include "tb_progress.svh"
 `include "tb_references.svh"
 `include "tb_answers.svh"
 `ifdef WRITE_VERIFY
@@ -167,6 +169,7 @@ module tb_array;
         if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
         if (!$value$plusargs("FAULT=%d", fault)) fault = 0;
         if (!$value$plusargs("TIMEOUT=%d", limit)) limit = 10000;
+        if (!$value$plusargs("STEP=%s", step_file)) step_file = "";
         for (int t = 0; t <= TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
         for (int t = 0; t < VECTORS*WIDTH; t++) totals[t] = '0;
         repeat (4) @(negedge clk);

@@ -4,6 +4,7 @@
 //   +HANDOFF=DIR   the folder (.)
 //   +FAULT=N       a fault of the sources that `make mutants` writes (0: none)
 //   +TIMEOUT=N     clocks in which an array must answer a query (10000)
+//   +STEP=FILE     a file for the step that runs (none)
 module tb_cam;
     import cam::*;
     localparam int TAPS = 5;
@@ -74,6 +75,7 @@ module tb_cam;
     task automatic store_words;
         $readmemh({handoff, "/cam/", name, "/", array, "/cells.hex"}, cells, 0, WORDS - 1);
         for (int w = 0; w < WORDS; w++) begin
+            at_step($sformatf("%s/%s, word %0d", name, array, w));
             @(negedge clk);
             write_valid = 1'b1;
             write_word = WORD_BITS'(w);
@@ -83,6 +85,7 @@ module tb_cam;
         write_valid = 1'b0;
     endtask
 
+`include "tb_progress.svh"
 `ifdef RANDOM
 `include "tb_cam_random.svh"
 `else
@@ -94,6 +97,7 @@ module tb_cam;
         load_queries;
         load_matches;
         for (int n = 0; n < QUERIES; n++) begin
+            at_step($sformatf("%s/%s, query %0d", name, array, n));
             @(negedge clk);
             in_valid = 1'b1;
             query = queries[n];
@@ -121,6 +125,7 @@ module tb_cam;
         $readmemh({base, "offset.hex"}, offsets, 0, ITEMS - 1);
         load_ranking;
         for (int n = 0; n < QUERIES; n++) begin
+            at_step($sformatf("%s, the ranking of query %0d", name, n));
             @(negedge clk);
             start = 1'b1;
             @(negedge clk);
@@ -173,6 +178,7 @@ module tb_cam;
         if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
         if (!$value$plusargs("FAULT=%d", fault)) fault = 0;
         if (!$value$plusargs("TIMEOUT=%d", limit)) limit = 10000;
+        if (!$value$plusargs("STEP=%s", step_file)) step_file = "";
         for (int t = 0; t < TAPS; t++) begin compared[t] = 0; differ[t] = 0; end
         repeat (4) @(negedge clk);
         rst = 1'b0;

@@ -114,6 +114,7 @@
     task automatic ask(
         input string where, input int slice, input int turn, input longint taken_off, input int sum_wanted, input int code_wanted
     );
+        at_step(where);
         @(negedge clk);
         direct_cycle = turn;
         direct_offset = FINE_BITS'(taken_off);

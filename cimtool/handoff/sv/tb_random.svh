@@ -79,21 +79,25 @@
 
     task automatic sum_layer;
         $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
-        for (int n = 0; n < random_vectors; n++)
+        for (int n = 0; n < random_vectors; n++) begin
+            at_step($sformatf("layer sums of %s, vector %0d", name, n));
             for (int j = 0; j < columns; j++) begin
                 sum_up(ACC_BITS'(random_total(n, j)), j);
                 count(4, 64'd1, (64'(o_sum) === random_layer_sum(n, j)) ? 64'd0 : 64'd1);
             end
+        end
     endtask
 
     task automatic requantise;
         logic signed [63:0] given, want;
         load_requantiser;
-        for (int n = 0; n < random_vectors; n++)
+        for (int n = 0; n < random_vectors; n++) begin
+            at_step($sformatf("requantisation %s, vector %0d", after, n));
             for (int j = 0; j < columns; j++) begin
                 given = after_stages(random_layer_sum(n, j), j);
                 want = random_requantised(given, multiplier[j], 32'(shift[j]), least[j], most[j]);
                 drive_requantiser(given, j);
                 count(5, 64'd1, (64'(o_y) === want) ? 64'd0 : 64'd1);
             end
+        end
     endtask

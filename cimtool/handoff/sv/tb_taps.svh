@@ -29,13 +29,15 @@
     task automatic sum_layer;
         $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
         $readmemh({handoff, "/taps/", name, "/layer_sum.hex"}, want_sum, 0, vectors * columns - 1);
-        for (int n = 0; n < vectors; n++)
+        for (int n = 0; n < vectors; n++) begin
+            at_step($sformatf("layer sums of %s, vector %0d", name, n));
             for (int j = 0; j < columns; j++) begin
                 sum_up(totals[n*WIDTH + j], j);
                 totals[n*WIDTH + j] = '0;
                 layer_sums[n*WIDTH + j] = 64'(o_sum);
                 count(4, 64'd1, (64'(o_sum) === want_sum[n*columns + j]) ? 64'd0 : 64'd1);
             end
+        end
     endtask
 
     // Requantises these sums, and compares the results.
@@ -43,11 +45,13 @@
         string base;
         load_requantiser;
         $readmemh({handoff, "/taps/", after, "/requantised.hex"}, want_out, 0, vectors * columns - 1);
-        for (int n = 0; n < vectors; n++)
+        for (int n = 0; n < vectors; n++) begin
+            at_step($sformatf("requantisation %s, vector %0d", after, n));
             for (int j = 0; j < columns; j++) begin
                 drive_requantiser(after_stages(layer_sums[n*WIDTH + j], j), j);
                 count(5, 64'd1, (64'(o_y) === want_out[n*columns + j]) ? 64'd0 : 64'd1);
             end
+        end
         // Numbers next to the requantiser's thresholds, DIRECTED per column.
         base = {handoff, "/directed/", after, "/requantiser_"};
         $readmemh({base, "in.hex"}, directed_in, 0, DIRECTED * columns - 1);
