@@ -40,11 +40,11 @@ from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
 from cimtool.report.document import (
     Document,
     FactList,
-    Note,
     Picture,
     Section,
     Sentence,
     Verbatim,
+    noted,
 )
 from cimtool.report.formats import (
     ENERGIES,

@@ -19,17 +19,20 @@ from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.document import (
     Document,
     FactList,
-    Note,
     Picture,
     Section,
     Sentence,
     Verbatim,
+    noted,
 )
 from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
 from cimtool.training.history import MEASURES
 from cimtool.training.trainer import BEST
+
+FEW_FAILED = 3
+"""Failed points whose reason the first screen has."""
 
 
 def document(found: TrainingGrid) -> Document:

@@ -36,7 +36,7 @@ def test_compile_says_what_it_wrote_and_what_to_do_next(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     place = tmp_path / "new" / "bundle"
-    ran = cimtool(*compiling(small_trunk, place, target="isaac-rram-128", array="16x16"))
+    ran = cimtool(*compiling(small_trunk, place, target="isaac-rram-128", array="16x16"), "-v")
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     (row,) = [line.split() for line in lines if line.startswith(" text.fc1 ")]
@@ -84,10 +84,10 @@ def test_a_dry_run_says_the_same_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = compiling(small_trunk, tmp_path / "bundle", target="isaac-rram-128")
-    dry = cimtool(*arguments, "--dry-run")
+    dry = cimtool(*arguments, "--dry-run", "-v")
     dry_json = cimtool(*arguments, "--dry-run", "--json").json
     assert list(tmp_path.iterdir()) == []
-    whole = cimtool(*arguments)
+    whole = cimtool(*arguments, "-v")
     table = whole.out.partition("wrote ")[0]
     assert dry.out == table + "dry run: nothing was written\n"
     assert (dry_json["bundle"], dry_json["files"], dry_json["dry_run"]) == (None, {}, True)
@@ -195,7 +195,7 @@ def test_verify_prints_the_table_and_writes_the_report(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
-    ran = cimtool("verify", small_bundle, "--data", small_trunk.eval, "--report", report)
+    ran = cimtool("verify", small_bundle, "--data", small_trunk.eval, "--report", report, "-v")
     assert (ran.status, ran.err) == (0, "")
     assert "converters fitted" in ran.out
     assert "values differ between the simulator and ONNX Runtime" in ran.out

@@ -37,7 +37,7 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "programming: " in ran.out
     assert "K = 10, stored" in ran.out
     assert "Each of the 100 distances of a pair needs its own sigmoid before the mean" in ran.out
-    written = ", ".join(f"{tmp_path}/out/{name}" for name in FILES)
+    written = f"{tmp_path}/out/{', '.join(FILES)}"
     assert f"wrote {written}" in ran.out.splitlines()
     assert {file.name for file in (tmp_path / "out").iterdir()} == {*FILES}
 
@@ -169,7 +169,7 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     assert (ran.status, ran.err) == (0, "")
     _, cheapest, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith(
-        "Whether compute-in-memory pays among 10,000,000 items is open: build, shortlist of 100 "
+        "Whether compute-in-memory pays among 10,000,000 items is open: raw int8 rows, GPU x 201 "
         "takes "
     )
     by_size = "Less energy, from 1,000 to 100,000,000 items: "

@@ -31,7 +31,7 @@ def teacher(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
 def test_a_fit_prints_its_errors_and_writes_three_files(
     cimtool: Run, teacher: Path, tmp_path: Path
 ) -> None:
-    ran = cimtool("fit", teacher, "-o", tmp_path / "p.json")
+    ran = cimtool("fit", teacher, "-o", tmp_path / "p.json", "-v")
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.splitlines()[1].startswith("On ")
     assert "held-out pairs the polynomial of degree 4 is " in ran.out
@@ -74,7 +74,7 @@ def test_the_features_of_the_file_are_said(
     for file, by in ((teacher, ("", "")), (own, (" / 16", " / 256"))):
         for suffix in (".json", ".pt"):
             poly = tmp_path / f"p{suffix}"
-            told = cimtool("fit", file, "-o", poly, "--degree", 2).out
+            told = cimtool("fit", file, "-o", poly, "--degree", 2, "-v").out
             written = read_polynomial(poly)
             scales = written.scale_ed, written.scale_vd
             assert (scales == (1, 1)) == (suffix == ".pt")
@@ -245,7 +245,7 @@ def test_several_degrees_are_put_side_by_side_and_the_cheapest_that_is_enough_is
 def test_the_table_has_the_recall_of_a_known_model_and_says_what_it_lacks(
     cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    given = ("fit", teacher, "--degree", "1,2", "-o", tmp_path / "p.json")
+    given = ("fit", teacher, "--degree", "1,2", "-o", tmp_path / "p.json", "-v")
     lacking = "R@1 needs --projectors, and --data that they have not seen."
     assert lacking in cimtool(*given).out
     ran = cimtool(*given, "--projectors", small_trunk.projectors, "--data", small_trunk.eval)

@@ -169,7 +169,7 @@ def test_init_asks_in_a_terminal(
 
 def test_a_command_says_what_the_file_gives(write: Write, cimtool: Cimtool) -> None:
     write(PROJECT)
-    ran = cimtool("compile", "--dry-run")
+    ran = cimtool("compile", "--dry-run", "-v")
     assert ran.status == 0
     assert "5 bits, steps" in ran.out
     keys = "model.projectors, score.poly, data.calibration, target, settings, bundle"

@@ -49,7 +49,7 @@ def test_a_grid_needs_a_folder(data: Path, tmp_path: Path, capsys: Printed) -> N
 def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
     grid = ["--grid", "loss=info-nce,pairwise-bce", "--grid", "loss.b=1,2"]
     one, other = tmp_path / "one", tmp_path / "other"
-    assert train(data, one, *grid) == 0
+    assert train(data, one, *grid, "-v") == 0
     printed = capsys.readouterr().out
     assert "trained by the best row: " in printed
     assert "raw embeddings by cosine, which no training made" in printed.splitlines()[1].lower()
@@ -134,7 +134,9 @@ def test_a_point_that_contradicts_the_data_fails_and_others_go_on(
 
 def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
     folder = tmp_path / "grid"
-    assert train(data, folder, "--grid", "seed=0,1,2", "--grid", "learning-rate=1e-3,1e-2") == 0
+    assert (
+        train(data, folder, "--grid", "seed=0,1,2", "--grid", "learning-rate=1e-3,1e-2", "-v") == 0
+    )
     assert "Student's 95% interval of the mean of 3 seeds" in capsys.readouterr().out
     kept = json.loads((folder / "results.json").read_text())
     assert [row["points"] for row in kept["rows"]] == [[0, 2, 4], [1, 3, 5]]

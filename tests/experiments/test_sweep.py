@@ -420,7 +420,7 @@ def test_items_without_labels_have_no_retrieval(
     found = sweep_small(tmp_path / "s", {"weight_bits": [8]}, data=data, trials=2)
     assert found.outcomes[0].metrics["logit_rmse"] > 0
     assert "r1_loss" not in found.outcomes[0].metrics
-    assert "RMSE" in terminal(found.document())
+    assert "RMSE" in terminal(found.document(), verbose=True)
     with pytest.raises(CimError, match=r"budget r1_loss: .* holds items of one modality"):
         sweep_small(tmp_path / "t", {"weight_bits": [8]}, data=data, budget={"r1_loss": 0.1})
     assert not (tmp_path / "t").exists()

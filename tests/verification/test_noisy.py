@@ -97,7 +97,7 @@ def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: obj
 def test_every_form_of_the_report_shows_them(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
     page = (report.folder / "report.html").read_text()  # type: ignore[attr-defined]
-    for text in (terminal(found.document(), 200), markdown(found.document()), page):
+    for text in (terminal(found.document(), 200, verbose=True), markdown(found.document()), page):
         assert "noisy 1 h, median" in text
         assert "noisy 1 h, worst" in text
         assert "On 4 dies read 1 h after programming" in " ".join(text.split())
