@@ -21,6 +21,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import place_in, sha256
 from cimtool.base.json_files import read_json
+from cimtool.embedding import open_clip
 from cimtool.embedding.images import CONFIG, Preprocessing
 from cimtool.embedding.items import EncoderItems
 from cimtool.embedding.tokens import (
@@ -172,11 +173,11 @@ class TextEncoder(ItemEncoder):
 
     def __init__(self, folder: Path, pooling: TokenPooling | None) -> None:
         tower = open_tower(folder, "text")
-        self.tokens = Tokens(folder, tower.length)
+        self.tokens = Tokens(folder, tower.length, tower.longest)
         steps = _steps_after(folder)
         self.pooling = pooling or steps.pooling
         self.dense, self.unit = steps.dense, steps.unit
-        files = (TOKENIZER, TOKENIZER_CONFIG, MODULES, *steps.files)
+        files = (TOKENIZER, TOKENIZER_CONFIG, open_clip.CONFIG, MODULES, *steps.files)
         super().__init__(folder, tower, files, "tokenizers")
         self.facts["tokens_at_most"] = self.tokens.most
         self.facts["pooling"], self.facts["unit_norm"] = self.pooling, self.unit
@@ -229,7 +230,7 @@ class ImageEncoder(ItemEncoder):
     def __init__(self, folder: Path) -> None:
         tower = open_tower(folder, "image")
         self.pixels = Preprocessing.read(folder)
-        super().__init__(folder, tower, (CONFIG,), "pillow")
+        super().__init__(folder, tower, (CONFIG, open_clip.CONFIG), "pillow")
 
     def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of an image's file."""
