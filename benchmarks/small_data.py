@@ -203,8 +203,8 @@ def main() -> None:
             for name, one in found[-1].items()
         )
         print(f"split {split}: {line}", flush=True)
-    if options.json is not None:
-        options.json.write_text(json.dumps(found))
+        if options.json is not None:
+            options.json.write_text(json.dumps(found))
     print()
     print_table(rows_of(found))
 
