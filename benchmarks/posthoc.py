@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,10 +122,15 @@ def mapped(maps: Rows, *parts: Rows) -> list[dict[str, Array]]:
     return found
 
 
-def probit_scale(model: Path, train: Rows) -> tuple[float, float]:
-    """The a and b of `probcosine` with the least log loss on pairs, right and wrong half each."""
+def probit_scale(
+    model: Path, train: Rows, run: Callable[[Path, Rows], Iterable[Mapping[str, Array]]] = encoded
+) -> tuple[float, float]:
+    """The a and b of `probcosine` with the least log loss on pairs, right and wrong half each.
+
+    `run` gives what both towers of a checkpoint make of rows.
+    """
     sides = []
-    for side in encoded(model, train):
+    for side in run(model, train):
         square = (side["mu"] ** 2 + side["s"]).sum(axis=1, keepdims=True)
         sides.append((side["mu"] / np.sqrt(square), side["s"] / square))
     (m, s), (u, t) = sides

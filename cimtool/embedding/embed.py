@@ -199,12 +199,14 @@ def _rows(
         rows = range(part.start, part.stop)
         digests = "".join(side_by_side(lambda row: encoder.digest(items, row), rows))
         whole_digest.update(digests.encode())
-        cut += sum(encoder.cut(items, row) for row in rows)
+        tokens = side_by_side(lambda row: encoder.tokens_of(items, row), rows)
+        cut += sum(one is not None and one.cut for one in tokens)
         name = hashlib.sha256(f"{items.modality} {facts} {digests}".encode()).hexdigest()
         file = folder / f"{name}{NPY}"
         saved = _saved(file, len(rows))
         if saved is None:
-            saved = _joined(side_by_side(lambda row: encoder.row(items, row), rows), encoder)
+            given = list(zip(rows, tokens, strict=True))
+            saved = _joined(side_by_side(lambda one: encoder.row(items, *one), given), encoder)
             content = BytesIO()
             np.save(content, saved)
             replace_files(folder, {file.name: content.getvalue()}, "the rows")

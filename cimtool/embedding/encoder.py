@@ -21,6 +21,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import place_in, sha256
 from cimtool.base.json_files import read_json
+from cimtool.embedding import open_clip
 from cimtool.embedding.images import CONFIG, Preprocessing
 from cimtool.embedding.items import EncoderItems
 from cimtool.embedding.tokens import (
@@ -141,13 +142,16 @@ class ItemEncoder(ABC):
     def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of an item."""
 
-    @abstractmethod
-    def row(self, items: EncoderItems, row: int) -> Array:
-        """The embedding of an item, float32 [width]; CimError if it cannot be encoded."""
+    def tokens_of(self, items: EncoderItems, row: int) -> TextTokens | None:
+        """The tokens of an item; None for an image."""
+        return None
 
-    def cut(self, items: EncoderItems, row: int) -> bool:
-        """True if the end of an item is left out."""
-        return False
+    @abstractmethod
+    def row(self, items: EncoderItems, row: int, tokens: TextTokens | None) -> Array:
+        """The embedding of an item with these `tokens_of` it, float32 [width].
+
+        Raises CimError if it cannot be encoded.
+        """
 
     def _checked(self, found: Array, place: str) -> Array:
         """A row as float32 [width]."""
@@ -169,11 +173,11 @@ class TextEncoder(ItemEncoder):
 
     def __init__(self, folder: Path, pooling: TokenPooling | None) -> None:
         tower = open_tower(folder, "text")
-        self.tokens = Tokens(folder, tower.length)
+        self.tokens = Tokens(folder, tower.length, tower.longest)
         steps = _steps_after(folder)
         self.pooling = pooling or steps.pooling
         self.dense, self.unit = steps.dense, steps.unit
-        files = (TOKENIZER, TOKENIZER_CONFIG, MODULES, *steps.files)
+        files = (TOKENIZER, TOKENIZER_CONFIG, open_clip.CONFIG, MODULES, *steps.files)
         super().__init__(folder, tower, files, "tokenizers")
         self.facts["tokens_at_most"] = self.tokens.most
         self.facts["pooling"], self.facts["unit_norm"] = self.pooling, self.unit
@@ -182,16 +186,16 @@ class TextEncoder(ItemEncoder):
         """The SHA-256 of a text."""
         return hashlib.sha256(items.values[row].encode()).hexdigest()
 
-    def cut(self, items: EncoderItems, row: int) -> bool:
-        """True for a text of more tokens than are taken."""
-        return self.tokens.of(items.values[row]).cut
+    def tokens_of(self, items: EncoderItems, row: int) -> TextTokens:
+        """The tokens of a text."""
+        return self.tokens.of(items.values[row])
 
-    def row(self, items: EncoderItems, row: int) -> Array:
+    def row(self, items: EncoderItems, row: int, tokens: TextTokens | None) -> Array:
         """The network's row, or its states pooled over the tokens and passed through the modules.
 
         A row of the network itself is complete: a file with one has the modules inside.
         """
-        tokens = self.tokens.of(items.values[row])
+        assert tokens is not None
         found = self._pooled(self.tower.run(self._feeds(tokens))[0], tokens.count)
         if self.unit:
             found = found / max(float(np.linalg.norm(found)), np.finfo(np.float32).tiny)
@@ -226,13 +230,13 @@ class ImageEncoder(ItemEncoder):
     def __init__(self, folder: Path) -> None:
         tower = open_tower(folder, "image")
         self.pixels = Preprocessing.read(folder)
-        super().__init__(folder, tower, (CONFIG,), "pillow")
+        super().__init__(folder, tower, (CONFIG, open_clip.CONFIG), "pillow")
 
     def digest(self, items: EncoderItems, row: int) -> str:
         """The SHA-256 of an image's file."""
         return sha256(items.path(row))
 
-    def row(self, items: EncoderItems, row: int) -> Array:
+    def row(self, items: EncoderItems, row: int, tokens: TextTokens | None) -> Array:
         """The network's row."""
         pixels = self.pixels.pixels(items.path(row))
         found = self.tower.run({self.tower.takes[0]: pixels[None]})

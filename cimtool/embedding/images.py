@@ -1,7 +1,7 @@
 """Images as an encoder takes them: decoded by Pillow, resized, cropped and normalised.
 
 The steps and their order are those of the image processors of Hugging Face's transformers, by the
-keys of `preprocessor_config.json`.
+keys of `preprocessor_config.json`, or else of open_clip's settings.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.json_files import read_json
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import read_bounded
+from cimtool.embedding import open_clip
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -87,12 +88,15 @@ class Preprocessing:
     def read(cls, folder: Path) -> Self:
         """The steps of an encoder's folder; CimError for a missing file or a wrong value."""
         file = folder / CONFIG
-        if not file.is_file():
+        if not file.is_file() and (folder / open_clip.CONFIG).is_file():
+            file, values = folder / open_clip.CONFIG, open_clip.image_settings(folder)
+        elif file.is_file():
+            values = read_json(file)
+        else:
             raise CimError(
                 f"{folder}: has no {CONFIG}, which says how images are resized and normalised; "
                 "expected one"
             )
-        values = read_json(file)
         if not isinstance(values, dict):
             raise CimError(f"{file}: holds no object; expected the keys of an image processor")
         try:

@@ -55,11 +55,12 @@ class TextTokens:
 class Tokens:
     """The tokenizer of a folder; texts are cut at `most` tokens, and padded to `length` if given.
 
-    `most` is what sentence-transformers, else transformers, else the tokenizer itself would take.
-    Raises CimError if there is no tokenizer, or no limit, or `length` is none of a text.
+    `most` is what sentence-transformers, else transformers, else the tokenizer itself would take,
+    but no more than the `longest` text of the network. Raises CimError if there is no tokenizer, or
+    no limit, or `length` is none of a text.
     """
 
-    def __init__(self, folder: Path, length: int | None) -> None:
+    def __init__(self, folder: Path, length: int | None, longest: int | None = None) -> None:
         file = folder / TOKENIZER
         if not file.is_file():
             raise CimError(
@@ -78,19 +79,19 @@ class Tokens:
             self._tokenizer: Any = Tokenizer.from_str(content.decode())
         except Exception as error:  # the package raises nothing more special
             raise CimError(f"{file}: is no tokenizer ({error})") from None
-        self.most = self._limit(folder, length)
+        self.most = self._limit(folder, longest if length is None else length)
         padded = takes_no_mask(folder)
         self.length = self.most if padded and length is None else length
         self._padding = self._padding_number(folder) if self.length is not None else 0
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.most)
 
-    def _limit(self, folder: Path, length: int | None) -> int:
+    def _limit(self, folder: Path, longest: int | None) -> int:
         limits = (
             config_of(folder, SENTENCE_CONFIG).get("max_seq_length"),
             config_of(folder, TOKENIZER_CONFIG).get("model_max_length"),
             (self._tokenizer.truncation or {}).get("max_length"),
-            length,
+            longest,
         )
         known = [int(one) for one in limits if one is not None and _is_limit(one)]
         if not known:
@@ -98,7 +99,7 @@ class Tokens:
                 f"{folder}: says nowhere after how many tokens a text is cut; expected "
                 f"model_max_length in {TOKENIZER_CONFIG}, {FEWEST_TOKENS} to {MOST_TOKENS:,}"
             )
-        return known[0] if length is None else min(known[0], length)
+        return known[0] if longest is None else min(known[0], longest)
 
     def _padding_number(self, folder: Path) -> int:
         """The number of the token that fills a text up."""

@@ -1,4 +1,4 @@
-"""Networks of encoders, each run on one item: an ONNX file, or a folder of transformers."""
+"""Networks of encoders, each run on one item: ONNX, or a folder of transformers or open_clip."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import require_small_header
+from cimtool.embedding import open_clip
 from cimtool.embedding.tokens import MODEL_CONFIG, config_of, takes_no_mask
 from cimtool.emit.runtime import Session
 
@@ -51,14 +52,15 @@ MOST_LAYERS = 256
 class Tower(ABC):
     """A network from the inputs `takes` of one item to a row or to states of its tokens.
 
-    `length` is the number of tokens that it takes, None if it takes any; `file` its weights,
-    `packages` the packages that run it.
+    `length` is the number of tokens that it takes, None if it takes any, up to `longest` if that is
+    known; `file` its weights, `packages` the packages that run it.
     """
 
     file: Path
     packages: tuple[str, ...]
     takes: tuple[str, ...]
     length: int | None = None
+    longest: int | None = None
 
     @abstractmethod
     def run(self, feeds: Mapping[str, Array]) -> Array:
@@ -74,15 +76,24 @@ def open_tower(folder: Path, modality: str) -> Tower:
         return OnnxTower(onnx, modality)
     if (folder / SAFETENSORS).is_file():
         return TransformersTower(folder, modality)
+    if (folder / open_clip.CONFIG).is_file() and (folder / open_clip.WEIGHTS).is_file():
+        return OpenClipTower(folder, modality)
     pickled = sorted(one for one in folder.iterdir() if one.suffix in PICKLED)
     if pickled:
-        raise CimError(
-            f"{pickled[0]}: is never loaded, as a pickled file can run code; expected {SAFETENSORS}"
-            ", which transformers writes where you trust the file: "
+        expected = (
+            f"{SAFETENSORS}, which transformers writes where you trust the file: "
             "AutoModel.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
+        if (folder / open_clip.CONFIG).is_file():
+            expected = open_clip.WEIGHTS
+        raise CimError(
+            f"{pickled[0]}: is never loaded, as a pickled file can run code; expected {expected}"
+        )
     names = " or ".join(ONNX_FILES[modality])
-    raise CimError(f"{folder}: holds no encoder; expected {names}, or {SAFETENSORS}")
+    raise CimError(
+        f"{folder}: holds no encoder; expected {names}, {SAFETENSORS}, or {open_clip.WEIGHTS} with "
+        f"{open_clip.CONFIG}"
+    )
 
 
 class OnnxTower(Tower):
@@ -137,35 +148,75 @@ class OnnxTower(Tower):
         return np.asarray(found)
 
 
-class TransformersTower(Tower):
-    """A folder of transformers, read from its `model.safetensors` alone, run on the CPU.
+class TorchTower(Tower):
+    """A network of transformers on the CPU, with the weights of a `.safetensors` file.
+
+    `config` is the JSON file that names its sizes. CimError for more layers than MOST_LAYERS.
+    """
+
+    packages = ("transformers", "torch")
+
+    def __init__(self, file: Path, config: str) -> None:
+        self.file = file
+        self._local = threading.local()
+        require_small_header(file)
+        _require_bounded(file.parent / config, config_of(file.parent, config))
+        with needing(f"an encoder in {file.name}"):
+            import torch
+            import transformers
+        self._torch, self._transformers = torch, transformers
+
+    @abstractmethod
+    def _features(self, given: Mapping[str, Any]) -> Any:
+        """The row or the states of an item's tensors."""
+
+    def _require_held(self, config: str, empty: Any) -> None:
+        """Raise ValueError if a model of the `meta` device has more numbers than the file bytes."""
+        numbers = sum(one.numel() for one in empty.parameters())
+        if numbers > self.file.stat().st_size:
+            raise ValueError(f"{config} asks for {numbers:,} numbers, more than the file holds")
+
+    @contextlib.contextmanager
+    def _of_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except CimError:
+            raise
+        except Exception as error:  # transformers, and what it calls, have errors of many kinds
+            said = " ".join(str(error).split())
+            raise CimError(
+                f"{self.file}: is no encoder that transformers reads ({said[:300]})"
+            ) from None
+
+    def run(self, feeds: Mapping[str, Array]) -> Array:
+        """The row or the states of an item."""
+        torch = self._torch
+        if not hasattr(self._local, "ready"):  # a setting of each thread
+            torch.set_num_threads(1)
+            self._local.ready = True
+        given = {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in feeds.items()}
+        with self._of_folder(), torch.inference_mode():
+            numbers: Array = self._features(given).numpy()
+        return numbers
+
+
+class TransformersTower(TorchTower):
+    """A folder of transformers, read from its `model.safetensors` alone.
 
     Code of the folder itself is never run. CimError for a kind of model that transformers does not
     have, and for weights that are missing.
     """
 
-    packages = ("transformers", "torch")
-
     def __init__(self, folder: Path, modality: str) -> None:
-        self.file = folder / SAFETENSORS
-        self._local = threading.local()
-        require_small_header(self.file)
-        _require_bounded(folder / MODEL_CONFIG, config_of(folder, MODEL_CONFIG))
-        with needing("an encoder in model.safetensors"):
-            import torch
-            import transformers
-        self._torch = torch
+        super().__init__(folder / SAFETENSORS, MODEL_CONFIG)
+        torch, transformers = self._torch, self._transformers
         with _quiet(transformers), self._of_folder():
             config = transformers.AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
             with torch.device("meta"):
                 empty = transformers.AutoModel.from_config(config, trust_remote_code=False)
-            numbers = sum(one.numel() for one in empty.parameters())
-            if numbers > self.file.stat().st_size:
-                raise ValueError(
-                    f"{MODEL_CONFIG} asks for {numbers:,} numbers, more than the file holds"
-                )
+            self._require_held(MODEL_CONFIG, empty)
             self._model, told = transformers.AutoModel.from_pretrained(
                 folder, config=config, local_files_only=True, trust_remote_code=False,
                 use_safetensors=True, dtype=torch.float32, output_loading_info=True,
@@ -186,30 +237,40 @@ class TransformersTower(Tower):
         if modality == "text" and takes_no_mask(folder):
             self.takes = KNOWN["text"][:1]
 
-    @contextlib.contextmanager
-    def _of_folder(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # transformers, and what it calls, have errors of many kinds
-            said = " ".join(str(error).split())
-            raise CimError(
-                f"{self.file}: is no encoder that transformers reads ({said[:300]})"
-            ) from None
-
-    def run(self, feeds: Mapping[str, Array]) -> Array:
+    def _features(self, given: Mapping[str, Any]) -> Any:
         """Features of a model of both modalities, else the last hidden states."""
-        torch = self._torch
-        if not hasattr(self._local, "ready"):  # a setting of each thread
-            torch.set_num_threads(1)
-            self._local.ready = True
-        given = {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in feeds.items()}
-        with self._of_folder(), torch.inference_mode():
-            found: Any = self._call(**given)
-            if not isinstance(found, torch.Tensor):
-                of_both = self._call is not self._model
-                found = found.pooler_output if of_both else found.last_hidden_state
-        numbers: Array = found.numpy()
-        return numbers
+        found: Any = self._call(**given)
+        if isinstance(found, self._torch.Tensor):
+            return found
+        return found.pooler_output if self._call is not self._model else found.last_hidden_state
+
+
+class OpenClipTower(TorchTower):
+    """A tower of a CLIP in open_clip's folder, run as transformers' CLIP."""
+
+    def __init__(self, folder: Path, modality: str) -> None:
+        super().__init__(folder / open_clip.WEIGHTS, open_clip.CONFIG)
+        torch, transformers = self._torch, self._transformers
+        values = open_clip.clip_settings(folder, modality)
+        kind = {"text": "Text", "image": "Vision"}[modality]
+        config = getattr(transformers, f"CLIP{kind}Config")
+        model = getattr(transformers, f"CLIP{kind}ModelWithProjection")
+        with _quiet(transformers), self._of_folder(), torch.random.fork_rng(devices=[]):
+            with torch.device("meta"):
+                empty = model(config(**values))
+            self._require_held(open_clip.CONFIG, empty)
+            wanted = {name: one.shape for name, one in empty.state_dict().items()}
+            held = open_clip.clip_weights(folder, modality, wanted)
+            self._model = model(config(**values))
+            self._model.load_state_dict({n: torch.from_numpy(one) for n, one in held.items()})
+        self._model.eval()
+        self.takes = KNOWN[modality][:1]
+        self.longest = values.get("max_position_embeddings")
+
+    def _features(self, given: Mapping[str, Any]) -> Any:
+        """The projected row."""
+        found = self._model(**given)
+        return found.text_embeds if "input_ids" in given else found.image_embeds
 
 
 @contextlib.contextmanager

@@ -255,7 +255,8 @@ def below_raw(
     alike = model.has_variance and not model.one_modality and not model.starts_from_rows
     names = [name for name, kind in ProjectorModel.family.items() if kind.starts_from_rows]
     other = f"; model {' or '.join(names)} starts from the rows as they are" if alike else ""
-    if "linear" in type(model).model_fields and not model.start_dimensions:
+    linear = "linear" in type(model).model_fields and not model.start_dimensions
+    if linear and not model.starts_from_rows:
         other += ", model.linear=true from linear maps of them"
     return (
         f"warning: the trained model is worse than raw embeddings by cosine: held-out {name} "
@@ -284,13 +285,16 @@ def below_linear(
     )
 
 
-def linear_is_best(history: Sequence[RetrievalEpoch]) -> str | None:
+def linear_is_best(history: Sequence[RetrievalEpoch], model: ProjectorModel) -> str | None:
     """The sentence if no epoch is better than the linear maps that training started from."""
     if len(history) < 2 or best_epoch(history).number:
         return None
+    start = "linear maps of the rows"
+    if model.starts_from_rows:
+        start = "rows, with what linear maps of them add,"
     return (
-        f"The linear maps of the rows are kept: none of {history[-1].number} epochs ranks held-out "
-        "pairs better than they do."
+        f"The {start} are kept: none of {history[-1].number} epochs ranks held-out pairs better "
+        "than they do."
     )
 
 

@@ -6,14 +6,20 @@ pairs are tried on each fold. No pair that validates is seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
 from cimtool.base.threads import one_blas_thread
 from cimtool.training.history import leading, recalls_of
-from cimtool.training.linear_start import RIDGES, LinearFit, LinearStart, linear_starts
+from cimtool.training.linear_start import (
+    RIDGES,
+    LinearFit,
+    LinearStart,
+    linear_starts,
+    rows_and_maps,
+)
 from cimtool.training.pairs import Pairs
 from cimtool.training.sigmoid import fitted_sigmoid, right_pairs
 
@@ -24,11 +30,21 @@ RANKED = 1000
 """Videos that are ranked: no fold has more, and folds beyond them are left out."""
 
 
-def fit_linear(pairs: Pairs, dimensions: int, by_class: bool = False) -> LinearFit:
+WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
+"""Weights of maps beside rows of unit norm that are tried: rows alone first, maps alone last.
+
+The mean square of a mapped number is 1, so 128 of them have a norm of about 11.
+"""
+
+
+def fit_linear(
+    pairs: Pairs, dimensions: int, by_class: bool = False, beside_rows: bool = False
+) -> LinearFit:
     """Fit maps to `dimensions` at most, with the ridge of the best mean R@1 of the folds.
 
-    With `by_class` of the best mAP. There are FOLDS videos or more. The same pairs give the same
-    numbers whatever the threads.
+    With `by_class` of the best mAP. With `beside_rows`, rows are of one width and unit norm, and
+    the weight of the maps beside them is chosen likewise. There are FOLDS videos or more. The same
+    pairs give the same numbers whatever the threads.
     """
     with one_blas_thread:
         parts = list(folds(pairs))
@@ -47,9 +63,24 @@ def fit_linear(pairs: Pairs, dimensions: int, by_class: bool = False) -> LinearF
             wrong.append(distances[~together])
         (start,) = _starts(pairs, dimensions, (RIDGES[chosen],))
         residual = np.concatenate(squares).mean(axis=0)
+        weight = 0.0
+        if beside_rows:
+            held = [(starts[chosen], part) for starts, (_, part) in zip(tried, parts, strict=True)]
+            weight = _weight_beside_rows(held, by_class)
         return LinearFit(
-            start, residual, *fitted_sigmoid(np.concatenate(right), np.concatenate(wrong))
+            start, residual, *fitted_sigmoid(np.concatenate(right), np.concatenate(wrong)), weight
         )
+
+
+def _weight_beside_rows(held: Sequence[tuple[LinearStart, Pairs]], by_class: bool) -> float:
+    """The weight of WEIGHTS whose mean leading figure over held-out folds is best."""
+    merits = np.zeros(len(WEIGHTS))
+    for start, part in held:
+        for i, weight in enumerate(WEIGHTS):
+            text = rows_and_maps(part.text.numpy(), start.text, weight)
+            video = rows_and_maps(part.video.numpy(), start.video, weight)
+            merits[i] += leading(recalls_of(text @ video.T, part, by_class))[1]
+    return WEIGHTS[int(merits.round(9).argmax())]
 
 
 def folds(pairs: Pairs) -> Iterator[tuple[Pairs, Pairs]]:

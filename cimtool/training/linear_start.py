@@ -56,17 +56,33 @@ class LinearFit:
 
     `residual` [k] is the mean square difference of both sides of right pairs, per dimension;
     sigmoid(b - a |difference|^2) their probability, right and wrong pairs having half of the
-    weight each.
+    weight each. `beside_rows` is the weight of the maps in `rows_and_maps`, 0 if it was not asked
+    for.
     """
 
     start: LinearStart
     residual: FloatArray
     a: float
     b: float
+    beside_rows: float = 0.0
 
     def sigmoid(self, variance: float) -> dict[str, float]:
         """The a and b of sigmoid(b - a ed), if the variances of both sides add up to `variance`."""
         return {"a": self.a, "b": self.b + self.a * variance}
+
+
+def directions(width: int, dimensions: int) -> FloatArray:
+    """Orthonormal directions [width, dimensions] of rows, along which their maps are added."""
+    drawn = np.random.default_rng(0).normal(size=(width, dimensions))
+    found: FloatArray = np.linalg.qr(drawn).Q
+    return found
+
+
+def rows_and_maps(rows: Array, own: LinearMap, weight: float) -> FloatArray:
+    """Rows [n, in] with `weight` times their maps added, at unit norm."""
+    found = rows + weight * own.of(rows) @ directions(rows.shape[1], own.weight.shape[1]).T
+    unit: FloatArray = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
 
 
 def linear_starts(

@@ -12,7 +12,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
 from cimtool.training.linear_start import LinearFit
-from cimtool.training.options import Options, Text, choice
+from cimtool.training.options import Options, Text, choice, refused
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
@@ -49,6 +49,15 @@ def widest(weights: Callable[[int], int], numbers: int) -> int:
     rows.
     """
     return max((h for h in WIDTHS if weights(h) <= WEIGHTS * numbers), default=WIDTHS[0])
+
+
+def passes_rows_on(value: bool, options: Mapping[str, Any]) -> bool:
+    """The option `linear`, refused if the other options would not pass linear maps on."""
+    if value and options.get("activation") == "tanh":
+        raise refused("is true, and model.activation is tanh; expected relu, leaky-relu or none")
+    if value and options.get("hidden") == 1:
+        raise refused("is true, and model.hidden is 1; expected 2 units or more")
+    return value
 
 
 class ProjectorModel(Options, Named):

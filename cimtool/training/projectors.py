@@ -119,7 +119,7 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     warnings = [below_raw(run.history, training.raw, job.model)]
     warnings.append(below_linear(run.history, _linear_recalls(job), job.model))
     if from_linear:
-        warnings.append(linear_is_best(run.history))
+        warnings.append(linear_is_best(run.history, job.model))
     if job.start is not None and known is not None:
         own = run.history[0].recalls
         warnings.append(suspicion(job.start.file, own, known, len(job.held.video)))
@@ -169,7 +169,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         elif job.model.start_dimensions:
             fit = _linear_fit(job, job.model.start_dimensions)
             job.model.begin(self.towers, fit, job.pairs)
-            self.solved = fit.sigmoid(_variance(self.towers, job.pairs))
+            if not job.model.starts_from_rows:
+                self.solved = fit.sigmoid(_variance(self.towers, job.pairs))
         else:
             job.model.prepare(self.towers, job.pairs)
         task = _task(job, self.towers)
@@ -356,7 +357,7 @@ def _linear_fit(job: TrainingJob, dimensions: int) -> LinearFit:
             f"{job.files['data']}: {len(job.pairs.video)} {items} train; expected at least {FOLDS} "
             "for linear maps, whose penalty is tried on folds of them"
         )
-    return fit_linear(job.pairs, dimensions, job.loss.needs_labels)
+    return fit_linear(job.pairs, dimensions, job.loss.needs_labels, job.model.starts_from_rows)
 
 
 def _linear_recalls(job: TrainingJob) -> dict[str, float] | None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ import cimtool
 from cimtool import cli
 from cimtool.demo.encoder import Encoder, find_encoder
 from cimtool.embedding import embed as module
+from cimtool.embedding.tokens import TextTokens, Tokens
 from cimtool.loading.embeddings import read_embeddings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,9 +140,19 @@ def test_the_bytes_depend_neither_on_the_batch_nor_on_the_threads(
     assert made[0] == made[1] == made[2]
 
 
-def test_texts_that_are_cut_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_that_are_cut_are_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, plain = list[str](), Tokens.of
+
+    def of(self: Tokens, text: str) -> TextTokens:
+        texts.append(text)
+        return plain(self, text)
+
+    monkeypatch.setattr(Tokens, "of", of)
     (folder / "long.txt").write_text("dog " * 30 + "\ncat\n")
     assert run(folder, "long.txt", "-o", str(folder / "text.npy")) == 0
+    assert sorted(texts) == ["cat", "dog " * 30]  # each once
     assert "1 of 2 texts were cut at 12 tokens." in capsys.readouterr().out
     np.testing.assert_allclose(np.load(folder / "text.npy")[0], text_row("dog " * 30), atol=2e-6)
 
@@ -148,6 +160,7 @@ def test_texts_that_are_cut_are_counted(folder: Path, capsys: pytest.CaptureFixt
 KILLED = """
 import os, signal, sys
 from cimtool.embedding import embed as module
+from cimtool.embedding.tokens import TextTokens, Tokens
 write, left = module.replace_files, [2]
 
 
@@ -168,9 +181,9 @@ def encoded_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
     plain = module.TextEncoder.row
 
-    def row(self: module.TextEncoder, items: module.EncoderItems, number: int) -> np.ndarray:
+    def row(self: module.TextEncoder, items: Any, number: int, tokens: Any) -> np.ndarray:
         rows.append(number)
-        return plain(self, items, number)
+        return plain(self, items, number, tokens)
 
     monkeypatch.setattr(module.TextEncoder, "row", row)
     return rows
@@ -331,9 +344,11 @@ def test_an_image_that_is_repaired_costs_its_part_alone(
     decoded: list[str] = []
     plain = module.ImageEncoder.row
 
-    def row(self: module.ImageEncoder, items: module.EncoderItems, number: int) -> np.ndarray:
+    def row(
+        self: module.ImageEncoder, items: module.EncoderItems, number: int, tokens: None
+    ) -> np.ndarray:
         decoded.append(items.values[number])
-        return plain(self, items, number)
+        return plain(self, items, number, tokens)
 
     monkeypatch.setattr(module.ImageEncoder, "row", row)
     assert run(folder, "images", *options) == 0

@@ -198,7 +198,9 @@ def test_widths_that_are_given_stay(tmp_path: Path) -> None:
 
 def test_two_branch_starts_from_the_rows(tmp_path: Path) -> None:
     """Before any training it ranks as raw cosine does, so that the best epoch is no worse."""
-    run = cimtool.train(near(200, 0.3), tmp_path / "a", model="two-branch", batch=16, epochs=1)
+    settings: Any = {"model": "two-branch", "batch": 16, "epochs": 1}
+    options = {"model.linear": False}
+    run = cimtool.train(near(200, 0.3), tmp_path / "a", options=options, **settings)
     assert run.history[0].recalls == pytest.approx(run.raw)
     assert run.best.merit >= run.history[0].merit
     assert not any("worse than raw" in one for one in run.warnings)

@@ -252,7 +252,7 @@ def test_trained_on_a_polynomial_it_compiles_alone(
 def test_two_branch_trains_on_unit_rows(data: Path, tmp_path: Path) -> None:
     with np.load(data) as held:
         text = held["text"]
-    settings = SETTINGS | {"options": {"model.hidden": 16, "loss.a": 5.0}}
+    settings = SETTINGS | {"options": {"model.hidden": 16, "model.linear": False, "loss.a": 5.0}}
     rows = {"text": text, "video": 3 * text[:, ::-1]}
     run = cimtool.train(rows, tmp_path / "run", model="two-branch", **settings)
     assert run.best.merit > run.history[0].merit

@@ -18,9 +18,10 @@ from cimtool.training.model import (
     WIDTHS,
     Activation,
     ProjectorModel,
+    passes_rows_on,
     widest,
 )
-from cimtool.training.options import BelowOne, Count, Flag, Number, refused
+from cimtool.training.options import BelowOne, Count, Flag, Number
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
@@ -124,13 +125,7 @@ class TrunkModel(ProjectorModel, name="trunk"):
     @field_validator("linear")
     @classmethod
     def _passes_rows_on(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("activation") == "tanh":
-            raise refused(
-                "is true, and model.activation is tanh; expected relu, leaky-relu or none"
-            )
-        if value and info.data.get("hidden") == 1:
-            raise refused("is true, and model.hidden is 1; expected 2 units or more")
-        return value
+        return passes_rows_on(value, info.data)
 
     @property
     def start_dimensions(self) -> int:

@@ -1,10 +1,32 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
+import cimtool
 from cimtool.base.errors import CimError
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.embeddings import embeddings_of, with_unit_rows
+from cimtool.loading.model import read_towers
+from cimtool.training.linear_fit import WEIGHTS, fit_linear
+from cimtool.training.linear_start import rows_and_maps
 from cimtool.training.models.two_branch import TwoBranchModel, TwoBranchProjector
+from cimtool.training.pairs import Pairs, split
+
+
+def turned_rows(n: int) -> dict[str, np.ndarray]:
+    """Texts, and the same in a space that is turned, so that raw rows cannot be compared."""
+    rng = np.random.default_rng(0)
+    text = rng.normal(size=(n, 12))
+    video = text @ np.linalg.qr(rng.normal(size=(12, 12)))[0] + 0.3 * rng.normal(size=(n, 12))
+    return {"text": text.astype(np.float32), "video": video.astype(np.float32)}
+
+
+def training_part(rows: dict[str, np.ndarray]) -> Pairs:
+    return split(with_unit_rows(embeddings_of(rows)), 0.1, 0)[0]
 
 
 def test_two_branch_follows_its_layout() -> None:
@@ -45,3 +67,38 @@ def test_bad_options_and_widths() -> None:
         TwoBranchModel(dropout=1.0)
     with pytest.raises(CimError, match="the two sides have rows of 6 and 5 numbers; model"):
         TwoBranchModel().build(6, 5)
+
+
+def test_with_few_pairs_linear_maps_are_added_to_the_rows(tmp_path: Path) -> None:
+    rows = turned_rows(200)
+    run = cimtool.train(rows, tmp_path / "run", model="two-branch", epochs=0)
+    assert run.raw is not None
+    assert run.raw["r1_text_to_video"] < 0.3
+    assert run.history[0].recalls["r1_text_to_video"] > 0.7
+    pairs = training_part(rows)
+    fit = fit_linear(pairs, 32, beside_rows=True)
+    assert fit.beside_rows > 0
+    checkpoint = read_checkpoint(run.model)
+    assert "a" not in checkpoint.content  # those of the maps are for their own distances
+    _, towers = read_towers(checkpoint)
+    for tower, own, x in zip(
+        towers, (fit.start.text, fit.start.video), (pairs.text, pairs.video), strict=True
+    ):
+        found = tower.run({"x": x.numpy().astype(np.float64)})["mu"]
+        np.testing.assert_allclose(found, rows_and_maps(x.numpy(), own, fit.beside_rows), atol=1e-5)
+
+
+def test_rows_that_rank_best_alone_stay_as_they_are() -> None:
+    text = turned_rows(100)["text"]
+    pairs = training_part({"text": text, "video": text})
+    assert fit_linear(pairs, 32, beside_rows=True).beside_rows == WEIGHTS[0] == 0
+
+
+def test_the_options_say_if_it_starts_from_maps() -> None:
+    free = TwoBranchModel(hidden=64)
+    assert free.for_few_pairs((), 512, 512).hidden == 256
+    assert free.for_few_pairs(("hidden",), 512, 512).start_dimensions == 32
+    assert not free.for_few_pairs(("linear",), 512, 512).linear
+    assert not TwoBranchModel(activation="tanh").for_few_pairs((), 512, 512).linear
+    with pytest.raises(CimError, match=r"model.linear is true, and model.activation is tanh"):
+        TwoBranchModel(activation="tanh", linear=True)
