@@ -183,20 +183,26 @@ def sentences(found: Evaluation) -> list[str]:
         said.append(
             f"* a difference to the first{of}, on the same queries, whose interval leaves out 0"
         )
+    return [*said, *data_notes_of(found)]
+
+
+def data_notes_of(found: Evaluation) -> list[str]:
+    """The notes but the warnings of subjects."""
     told = [f"{one.name}: {text}" for one in found.scores for text in one.warnings]
-    return [*said, *(note for note in found.notes if note not in told)]
+    return [note for note in found.notes if note not in told]
 
 
 def document(found: Evaluation) -> Document:
     """The warnings, the table, and the sentences on its queries."""
     table = replace(evaluation_table(found), footnotes=())
-    first, *others = sentences(found)
+    said, told = sentences(found), data_notes_of(found)
+    first, *others = [one for one in said if one not in told]
     return Document(
         f"retrieval on {found.data}",
         (
             table.named("retrieval", "verdict"),
             Sentence(first),
-            *notes(warnings(found)),
+            *notes([*warnings(found), *told]),
             *notes(others, "detail"),
             Picture("retrieval", retrieval_picture(found)),
         ),

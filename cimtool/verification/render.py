@@ -41,6 +41,10 @@ from cimtool.verification.sensitivity import Sensitivity
 from cimtool.verification.worth_table import larger_gallery, worth_table
 
 
+FEW_NOTES = 2
+"""Notes that the first screen has after the warnings."""
+
+
 def document(report: Report) -> Document:
     """The report: its verdict and notes, a card for each first question, then every finding."""
     tone: Tone = "bad" if report.failures else "good"
@@ -57,7 +61,7 @@ def document(report: Report) -> Document:
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
             *verdict_blocks(report),
             *([Sentence(answers.survival_sentence(report))] if report.drift.noisy else []),
-            *noted(report.notes, len(report.warnings)),
+            *noted(report.notes, len(report.warnings) + FEW_NOTES),
             *_cards(report),
             *cards,
             *_target(report),

@@ -153,7 +153,7 @@ def test_cost_leaves_its_files_beside_the_bundles_own(
         output=tmp_path / "bundle",
     )
     for _ in range(2):
-        ran = cimtool("cost", bundle.folder)
+        ran = cimtool("cost", bundle.folder, "-v")
         assert ran.status == 0
     assert "1 chip of 64 arrays (0.125 filled); all weights stay where they are" in ran.out
     assert "query x" not in ran.out
@@ -164,7 +164,7 @@ def test_cost_leaves_its_files_beside_the_bundles_own(
 def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out")
+    arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out", "-v")
     ran = cimtool(*arguments, "--data", small_trunk.eval)
     assert (ran.status, ran.err) == (0, "")
     _, cheapest, _, title, *lines = ran.out.splitlines()

@@ -110,7 +110,7 @@ def test_a_fit(images: DemoFiles, cimtool: Run, trained: Path, seen: Path, tmp_p
     sigmoid = ("--a", 0.1, "--b", 0)
     said = require_images(cimtool("teacher", *model, *sigmoid, "--pairs", 400, "-o", teacher).out)
     assert "trained on 70.6% of the text rows and 70.6% of the image rows" in said
-    ran = cimtool("fit", teacher, *model, "--degree", "1,2", "-o", tmp_path / "p.json")
+    ran = cimtool("fit", teacher, *model, "--degree", "1,2", "-o", tmp_path / "p.json", "-v")
     said = require_images(ran.out)
     assert re.match(
         r"Polynomial of degree 1.{0,20} for t.npz Raw embeddings retrieve .*: "

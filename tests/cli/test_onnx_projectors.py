@@ -66,7 +66,7 @@ def test_compile_and_verify(cimtool: Run, projectors: list[str]) -> None:
     }
     files = [one["file"] for one in read_bundle(Path(found["bundle"])).manifest["inputs"]]
     assert files == ["text.onnx", "video.onnx", "poly.json", "cal.npz"]
-    ran = cimtool("verify", found["bundle"], "--data", "eval.npz")
+    ran = cimtool("verify", found["bundle"], "--data", "eval.npz", "-v")
     assert ran.status == 0
     assert "0 of" in ran.out
     assert "differ between the simulator and ONNX Runtime" in ran.out

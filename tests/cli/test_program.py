@@ -87,7 +87,7 @@ def test_a_gallery_is_programmed_and_queried(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:
     folder = bundle("in-memory")
-    done = cimtool("program", folder, "--gallery", small_trunk.eval, "--chips", 1)
+    done = cimtool("program", folder, "--gallery", small_trunk.eval, "--chips", 1, "-v")
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "eval.npz: 40 items on hermes-pcm-14nm (in-memory)"
@@ -241,7 +241,7 @@ def test_a_gallery_goes_into_a_cam(
     assert cimtool(*words, "--json").json["memory"]["words"] >= 40
     made = folder.with_name(f"{folder.name}+{small_trunk.eval.stem}")
     assert cimtool("verify", made, "--data", small_trunk.eval).status == 0
-    assert "converters of words" in cimtool("cost", made).out
+    assert "converters of words" in cimtool("cost", made, "-v").out
 
 
 @pytest.mark.thorough("a change without a CAM stands for it")

@@ -85,7 +85,7 @@ def maxsim(text: np.ndarray, video: np.ndarray, weight: np.ndarray) -> np.ndarra
 def test_verify_finds_no_difference_and_drift_from_its_own_score(
     files: Files, bundle: Path, cimtool: Callable[..., Any]
 ) -> None:
-    ran = cimtool("verify", bundle, "--data", files.held)
+    ran = cimtool("verify", bundle, "--data", files.held, "-v")
     assert ran.status == 0
     report = json.loads((bundle / "report.json").read_text())
     counts = [one["differing"] for one in report["bits"]]

@@ -23,10 +23,10 @@ def test_a_batch_leads_with_what_one_of_it_takes(small_bundle: Path) -> None:
     shared = many.schedules["query"].item
     assert one.query is not None
     assert energy_headline(shared) != energy_headline(one.query)
-    said = terminal(document(many, "small"), width=200)
+    said = terminal(document(many, "small"), width=200, verbose=True)
     assert f"query x 1,000,000, 32 at once: {energy_headline(shared)}" in said
     assert "for 32 queries at once" in said.splitlines()[1]
     assert "Totals of one text, one video and a query, by itself" in said
-    alone = terminal(document(one, "small"), width=200)
+    alone = terminal(document(one, "small"), width=200, verbose=True)
     assert f"query x 1,000,000: {energy_headline(one.query)}" in alone
     assert "at once" not in alone.split("Totals of")[0]

@@ -81,7 +81,7 @@ def test_onnx_runtime_that_computes_wrong_is_found(monkeypatch: pytest.MonkeyPat
 def test_the_verdict_is_the_first_line_and_facts_follow(
     capsys: pytest.CaptureFixture[str], quick: None
 ) -> None:
-    status, out, err = run(capsys)
+    status, out, err = run(capsys, "-v")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].endswith(

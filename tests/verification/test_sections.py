@@ -51,7 +51,7 @@ def test_a_section_is_in_every_medium_and_is_compared(
     report = verify_bundle(bundle, data, folder=tmp_path)
     assert report.sections["counted"] == 40
     shown = report.document()
-    assert "How many? small <b>has</b> 40" in terminal(shown)
+    assert "How many? small <b>has</b> 40" in terminal(shown, verbose=True)
     assert "## How many?\n\nsmall &lt;b>has&lt;/b> 40" in markdown(shown)
     assert "small &lt;b&gt;has&lt;/b&gt; 40" in html(shown)
     values = json.loads((tmp_path / "report.json").read_text())

@@ -17,7 +17,7 @@ from cimtool.bundle.simulate import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
-from cimtool.report.document import Document, FactList, Section, Sentence, wrote_arrays
+from cimtool.report.document import Block, Document, FactList, Sentence, wrote_arrays
 from cimtool.report.formats import counted
 
 
@@ -56,7 +56,7 @@ def command(out: Output, options: SimulateOptions) -> None:
     out.result(document)
 
 
-def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Section]:
+def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Block]:
     """The figures of dies: of the median die and of the worst in twenty."""
     if not summary:
         return
@@ -73,7 +73,8 @@ def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Sec
         (names[name], f"median {one.median:.4g}, {one.percentile:g}th percentile {one.worst:.4g}")
         for name, one in summary.items()
     ]
-    yield Section(f"{counted(len(dies), 'die')}:", (FactList(tuple(facts)),))
+    yield Sentence(f"{counted(len(dies), 'die')}:")
+    yield FactList(tuple(facts))
 
 
 def _gallery(found: Simulation) -> Iterator[Sentence]:
