@@ -40,7 +40,6 @@ from cimtool.verification.sections import ReportSection
 from cimtool.verification.sensitivity import Sensitivity
 from cimtool.verification.worth_table import larger_gallery, worth_table
 
-
 FEW_NOTES = 2
 """Notes that the first screen has after the warnings."""
 

@@ -21,8 +21,8 @@ from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embedding
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.truth import all_equal
-from cimtool.report.html import html
 from cimtool.report.document import sentences
+from cimtool.report.html import html
 from cimtool.report.terminal import terminal
 from cimtool.verification import api as verification_api
 from cimtool.verification.notes import NOT_CHECKED
