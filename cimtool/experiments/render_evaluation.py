@@ -196,12 +196,12 @@ def document(found: Evaluation) -> Document:
     """The warnings, the table, and the sentences on its queries."""
     table = replace(evaluation_table(found), footnotes=())
     said, told = sentences(found), data_notes_of(found)
-    first, *others = [one for one in said if one not in told]
+    first, brackets, *others = [one for one in said if one not in told]
     return Document(
         f"retrieval on {found.data}",
         (
             table.named("retrieval", "verdict"),
-            Sentence(first),
+            Sentence(f"{first} {brackets}"),
             *notes([*warnings(found), *told]),
             *notes(others, "detail"),
             Picture("retrieval", retrieval_picture(found)),

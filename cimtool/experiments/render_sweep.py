@@ -66,6 +66,9 @@ from cimtool.report.table import Cell, Column, Content, Table, interval_cell, ma
 WIDE = 20.0
 """A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
 
+FEW_ROWS = 4
+"""Points that the first screen has."""
+
 FEW_FAILED = 3
 """Failed points whose reason the first screen has."""
 
@@ -91,7 +94,7 @@ def document(sweep: Sweep) -> Document:
             *budget,
             *noted(failed, FEW_FAILED),
             *([Section("Yield", tuple(yields))] if yields else []),
-            Section("Drift and what it costs", (*drawn, points_table(sweep).named("points"))),
+            Section("Drift and what it costs", (*drawn, points_table(sweep))),
             Section("What was swept", (FactList(tuple(_swept(sweep)), "detail"),)),
         ),
         sweep.to_json,
@@ -305,7 +308,7 @@ def points_table(found: Sweep) -> Table:
     costs = ", ".join(found.costs.values())
     front = f"front: no other point beats it in noise-free centred logit RMSE and {costs}"
     points = counted(len(found.points), "point")
-    return make_table(
+    made = make_table(
         f"{points} on {sizes_of(found)} of {found.data['file']}, against {found.reference}",
         columns,
         [[content(line) for content in contents] for line in lines],
@@ -313,6 +316,17 @@ def points_table(found: Sweep) -> Table:
         [front, *notes_of_points(found)],
         absent="",
     )
+    return made.named("points", "verdict").keeping(_leading(found, lines))
+
+
+def _leading(found: Sweep, lines: Sequence[PointLine]) -> Iterator[bool]:
+    """True for the chosen point, those of a front, and then the first, FEW_ROWS in all."""
+    chosen = None if found.chosen is None else found.chosen.index
+    order = sorted(
+        range(len(lines)), key=lambda i: (lines[i].label != chosen, not lines[i].style, i)
+    )
+    first = order[:FEW_ROWS]
+    return (index in first for index in range(len(lines)))
 
 
 def _columns(found: Sweep) -> Iterator[PointColumn]:

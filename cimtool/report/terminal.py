@@ -45,7 +45,8 @@ def first_screen(document: Document) -> list[Block]:
     """The blocks that a terminal shows at once.
 
     These are the sentences and facts outside sections but for details, and verdicts anywhere: a
-    table only if it is one, with its essential rows, and a section only with its own.
+    table only if it is one, with its essential rows and first footnote, and a section only with
+    its own.
     """
     return list(_first(document.blocks, ("verdict", "shown")))
 
@@ -63,7 +64,8 @@ def _first(blocks: Iterable[Block], levels: Sequence[BlockLevel]) -> Iterator[Bl
                 pass
             case Table():
                 if block.level == "verdict":
-                    yield replace(block, rows=tuple(one for one in block.rows if one.essential))
+                    rows = tuple(one for one in block.rows if one.essential)
+                    yield replace(block, rows=rows, footnotes=block.footnotes[:1])
             case _ if block.level in levels:
                 yield block
 

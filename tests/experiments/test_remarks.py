@@ -149,5 +149,5 @@ def test_rows_that_are_not_such_as_the_model_knows_are_told(
 def test_few_queries_are_told(sweep_small: RunSweep, tmp_path: Path) -> None:
     few = "only 40 texts are queries: below 200, R@1 means little"
     found = sweep_small(tmp_path / "s", GRID)
-    assert few in terminal(found.document())
+    assert few in terminal(found.document(), verbose=True)
     assert few in found.to_json()["notes"]

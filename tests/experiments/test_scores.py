@@ -81,7 +81,7 @@ def test_costs_of_samples_stand_beside_those_of_compiled_scores(scored: Sweep) -
     assert not set(scored.fronts["arrays"]) & {4, 5}
     assert scored.chosen is not None
     assert (scored.chosen.within, scored.chosen.index) == (3, 2), "no samples, and no cosine"
-    text = terminal(scored.document())
+    text = terminal(scored.document(), verbose=True)
     assert "points with samples are Monte Carlo of the trained model" in text
     assert "multiplications of a score" in html(scored.document())
 

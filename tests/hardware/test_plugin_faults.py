@@ -63,7 +63,7 @@ class Broken(Offset):
         ("kinds", "2 slices (Slice or int); expected 2 of type Slice"),
         ("large", "digits from 4 to 6 in slice 1; expected 0 to 3, its digit_limits"),
         ("negative", "digits from -2 to 0 in slice 1; expected 0 to 3, its digit_limits"),
-        ("shape", "digits [1, 3] of int32 in slice 1; expected integers [2, 3]"),
+        ("shape", "digits [1, 3] of int16 in slice 1; expected integers [2, 3]"),
         ("fraction", "digits [2, 3] of float64 in slice 1; expected integers [2, 3]"),
         ("flags", "flipped [2, 1] of bool in slice 1; expected bool [1, 3]"),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from cimtool.report.document import (
     Block,
     Document,
     FactList,
-    Section,
-    Sentence,
     Verbatim,
     notes,
 )
@@ -181,14 +179,14 @@ def _facts(values: Mapping[str, Any], units: Mapping[str, str]) -> FactList:
     return FactList(tuple((k, f"{text} {units.get(k, '')}".rstrip()) for k, text in texts.items()))
 
 
-def _listed(heading: str, texts: Iterable[str]) -> Iterator[Section]:
-    """The texts under a heading, if there are any."""
-    if listed := tuple(map(Verbatim, texts)):
-        yield Section(heading, listed)
+def _listed(heading: str, texts: Iterable[str]) -> list[Verbatim]:
+    """The texts below a heading, if there are any."""
+    listed = [Verbatim(f"  {text}") for text in texts]
+    return [Verbatim(f"{heading}:"), *listed] if listed else []
 
 
-def _figures(texts: Iterable[str]) -> list[Section]:
-    return [*_listed("figures", texts)] or [Section("figures:", (Sentence(NOT_GIVEN),))]
+def _figures(texts: Iterable[str]) -> list[Verbatim]:
+    return _listed("figures", texts) or [Verbatim(f"figures: {NOT_GIVEN}")]
 
 
 def _figure(one: Figure) -> str:
