@@ -10,7 +10,7 @@ from cimtool.experiments.evaluate import Evaluation, Score
 from cimtool.reference.measures import WAYS
 from cimtool.reference.queries import RANKINGS_BY_KEY, led
 from cimtool.report.charts import Whisker, whiskers
-from cimtool.report.document import Document, Picture, Sentence, notes
+from cimtool.report.document import Document, Note, Picture, Sentence, notes
 from cimtool.report.formats import number
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -153,7 +153,7 @@ def _counted(found: Evaluation) -> str:
 
 
 def warnings(found: Evaluation) -> list[str]:
-    """Sentences that a reader must see beside the metrics, each after its subjects."""
+    """Sentences that a reader must see before the metrics, each after its subjects."""
     of: dict[str, list[str]] = {}
     for one in found.scores:
         for text in one.warnings:
@@ -200,9 +200,10 @@ def document(found: Evaluation) -> Document:
     return Document(
         f"retrieval on {found.data}",
         (
+            *(Note(text, "verdict") for text in warnings(found)),
             table.named("retrieval", "verdict"),
             Sentence(f"{first} {brackets}"),
-            *notes([*warnings(found), *told]),
+            *notes(told),
             *notes(others, "detail"),
             Picture("retrieval", retrieval_picture(found)),
         ),

@@ -350,10 +350,7 @@ def test_targets_show_as_text_and_as_json() -> None:
 def test_targets_check_accepts_a_valid_file_and_refuses_an_unknown_key(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('base = "ideal"\nname = "mine"\ntitle = "Mine"\n')
-    assert cimtool_run("targets", "check", file).stdout == (
-        "1 target valid; 0 of 0 published figures agree with the others of their target\n"
-        f'{file}: a valid target, "mine"\n'
-    )
+    assert cimtool_run("targets", "check", file).stdout == f'{file}: a valid target, "mine"\n'
     file.write_text('base = "ideal"\nname = "mine"\ntitle = "Mine"\n[array]\ncel_bits = 2\n')
     done = cimtool_run("targets", "check", file)
     assert done.returncode == 2

@@ -425,8 +425,8 @@ def test_a_chip_has_the_arrays_that_the_geometry_says(tmp_path: Path) -> None:
 def test_what_can_be_set_of_converters_is_shown_with_its_source() -> None:
     shown = terminal(describe(load_target("prime-rram-256")), wrap=False)
     assert (
-        "references of converters that can be set\n"
-        "step: one for each slice, 2 settings, +-36.75 and +-2.297, a ratio of 16 "
+        "references of converters that can be set:\n"
+        "  step: one for each slice, 2 settings, +-36.75 and +-2.297, a ratio of 16 "
         "[derived: CrossSim, simulator/configs/PRIME.json]\n"
     ) in shown
     assert "can be set" not in terminal(describe(load_target("isaac-rram-128")), wrap=False)

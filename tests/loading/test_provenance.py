@@ -168,7 +168,7 @@ def test_a_polynomial_knows_the_model_that_it_was_fitted_to(
     assert cli.run(["teacher", *arguments, *SIGMOID, "--pairs", "400", "-o", str(teacher)]) == 0
     said = "the model was trained on 80.0% of the text rows and 80.0% of the video rows"
     assert said in capsys.readouterr().out
-    assert cli.run(["fit", str(teacher), "--degree", "1", "-o", str(poly)]) == 0
+    assert cli.run(["fit", str(teacher), "--degree", "1", "-o", str(poly), "-v"]) == 0
     assert "training rows: 80.0% of the text rows and 80.0% of the video rows of the teacher" in (
         capsys.readouterr().out
     )

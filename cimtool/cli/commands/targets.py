@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from cimtool.report.document import (
     Verbatim,
     notes,
 )
-from cimtool.report.formats import NOT_GIVEN, counted
+from cimtool.report.formats import NOT_GIVEN
 from cimtool.report.table import BlockLevel, Column, make_table
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
@@ -118,16 +118,20 @@ def check(out: Output, files: tuple[str, ...]) -> None:
             compared[file] = [vars(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
             lines += [f"  {one.sentence()}" for one in found]
-    every_figure = [one for found in compared.values() for one in found]
-    agreeing = [one for one in every_figure if one["computed"] is not None]
-    derived = sum(bool(one.get("by_construction") or one["unsaid"]) for one in agreeing)
-    said = (
-        f"{counted(len(valid), 'target')} valid; {len(agreeing)} of "
-        f"{counted(len(every_figure), 'published figure')} agree with the others of their target"
-        f"{f', {derived} of these by construction' * bool(derived)}"
-    )
+    said = "" if files else _in_short(compared)
     shown = Document(said, tuple(Verbatim(line, level) for line in lines))
     out.result(shown.plus(valid=valid, compared=compared))
+
+
+def _in_short(compared: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The number of targets, and of published figures that are recomputed."""
+    every = [one for found in compared.values() for one in found]
+    agreeing = [one for one in every if one["computed"] is not None]
+    derived = sum(bool(one.get("by_construction") or one["unsaid"]) for one in agreeing)
+    return (
+        f"{len(compared)} targets are valid; {len(agreeing)} of {len(every)} published figures "
+        f"are recomputed from others and agree, {derived} of these by construction"
+    )
 
 
 def describe(target: Target) -> Document:

@@ -298,5 +298,5 @@ def test_from_the_command_line_to_a_verified_bundle(
     assert cli.run([*train, "-o", run]) == 0
     compiling = ["--calibration", rows, "--target", "isaac-rram-128", "-o", bundle]
     assert cli.run(["compile", "--projectors", f"{run}/model.pth", *compiling]) == 0
-    assert cli.run(["verify", bundle, "--data", str(tmp_path / "unseen.npz")]) == 0
+    assert cli.run(["verify", bundle, "--data", str(tmp_path / "unseen.npz"), "-v"]) == 0
     assert "0 of " in capsys.readouterr().out
