@@ -46,7 +46,7 @@ def document(found: Tuned) -> Document:
         (
             *map(Sentence, _outcome(found)),
             *found.remarks.blocks(found.verdict),
-            cost_table(found).named("costs"),
+            cost_table(found).named("costs", "verdict"),
             bit_table(found).named("bits"),
             figure_table(found).named("figures"),
             *starts,

@@ -92,7 +92,7 @@ def test_a_batch_is_scheduled(
     place = tmp_path / "bundle"
     assert cimtool(*compiling(small_trunk, place, target="hermes-pcm-14nm")).status == 0
     arguments = ("cost", place, "--gallery", 50, "-o", tmp_path)
-    ran = cimtool(*arguments, "--batch", 8)
+    ran = cimtool(*arguments, "--batch", 8, "-v")
     assert (ran.status, ran.err) == (0, "")
     assert " queries per second (" in ran.out
     assert " times as many as one after another; the " in ran.out

@@ -134,7 +134,7 @@ def test_a_tuning(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
         *("--calibration", images.calibration, "--data", images.eval),
         *("--target", "isaac-rram-128", "--budget", "logit_rmse=18"),
         *("--objective", "encoding_energy"),
-        *("--weight-bits", 2, "--activation-bits", 2, "-o", tmp_path / "bits.toml"),
+        *("--weight-bits", 2, "--activation-bits", 2, "-o", tmp_path / "bits.toml", "-v"),
     )
     assert "energy of one text and one image: " in require_images(ran.out)
 
@@ -158,7 +158,7 @@ def test_what_to_change_next(
     image[0] *= 10
     np.savez(images.calibration, text=text, image=image)
     assert cimtool(*compiling(images, bundle, input_bits=4)).status == 0
-    ran = cimtool("verify", bundle, "--data", images.eval, "--report", tmp_path)
+    ran = cimtool("verify", bundle, "--data", images.eval, "--report", tmp_path, "-v")
     assert "the rounding of the image input" in require_images(ran.out)
     for name in ("report.md", "report.html"):
         require_images((tmp_path / name).read_text())
@@ -175,7 +175,7 @@ def test_calibration_rows(
     assert (refused.status, refused.out) == (2, "")
     rows = "96 of its 136 text rows (0, 1, 2, 3, 4, ...) and 96 of its 136 image rows (0, "
     assert rows in require_images(refused.sentence)
-    said = require_images(cimtool(*verify, "--calibration-rows", "drop").out)
+    said = require_images(cimtool(*verify, "--calibration-rows", "drop", "-v").out)
     assert rows in said
     assert "without them and their pairs 40 texts and 40 images remain, which are" in said
     verify = ("verify", bundle, "--data", images.calibration, "--calibration-rows", "drop")

@@ -136,7 +136,9 @@ def test_an_offset_of_the_polynomial_chooses_no_point(
     assert 2 * eight["centred_rmse"] < four["centred_rmse"]
     assert found.outcomes[0].cost["arrays"] == found.outcomes[1].cost["arrays"]
     assert found.fronts["arrays"] == [1]
-    assert "no other point beats it in noise-free centred logit RMSE" in terminal(found.document())
+    assert "no other point beats it in noise-free centred logit RMSE" in terminal(
+        found.document(), verbose=True
+    )
     assert "centred logit RMSE against arrays" in html(found.document())
     titles = [column.title for column in points_table(found).columns]
     assert titles[3:5] == ["centred RMSE", "RMSE"]
@@ -192,6 +194,6 @@ def test_a_sweep_chooses_by_the_objective(
     assert found.chosen is not None
     assert found.chosen.index == values.index(min(values))
     assert found.to_json()["objective"] == {"latency": 1.0, "query_energy": 2.0}
-    text = " ".join(terminal(found.document()).split())
+    text = " ".join(terminal(found.document(), verbose=True).split())
     assert "by latency=1,query_energy=2: latency " in text
     assert re.search(r"query energy [\d.]+ [num]J \([\d.]+ [num]J to [\d.]+ [num]J\)", text)

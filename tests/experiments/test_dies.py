@@ -116,7 +116,7 @@ def test_the_yield_is_that_of_dies_without_a_stuck_cell(
     assert np.any(drifts == first.metrics["logit_rmse"]), "a die without any is exact"
     assert kept.kept == np.sum(drifts <= limit)
     assert kept.kept <= kept.in_doubt < 10, "most intervals over 40 queries hold the limit"
-    text, json = terminal(found.document()), found.to_json()
+    text, json = terminal(found.document(), verbose=True), found.to_json()
     assert f"within logit_rmse={limit:g} on 10% of dies: point 0" in text
     assert f"its yield is {kept.text}" in text
     (row,) = found.rows()
@@ -181,7 +181,7 @@ def test_the_same_dies_are_read_at_every_corner(
     assert found.chosen is not None
     assert found.chosen.within == 0, "the budget holds at every corner"
     assert found.rows()[0]["yield_0s_ss"] == 0.0
-    text = terminal(found.document())
+    text = terminal(found.document(), verbose=True)
     assert "corner ss: 0.7 V (assumed, a test)" in text
     assert "dies read 0 s after programming at corner nominal" in text
     with pytest.raises(CimError, match='corner "sf" is not known: nominal, ss'):

@@ -115,7 +115,7 @@ def test_raw_rows_are_a_row_and_in_the_first_line_where_they_are_better(
         low, high = found.outcomes[0].intervals[f"r1_{way}"]
         assert low <= found.outcomes[0].metrics[f"r1_{way}"] <= high
     tuned = tune(small_trunk, small_trunk.poly, tmp_path, data=turned, budget={"logit_rmse": 1e6})
-    text = terminal(tuned.document())
+    text = terminal(tuned.document(), verbose=True)
     assert text.splitlines()[1].startswith("The chosen model is WORSE than raw rows in int8")
     assert "raw rows, int8" in text
     assert "only 40 texts are queries: below 200" in text

@@ -77,7 +77,7 @@ def test_a_query_of_a_large_gallery_is_tuned_with_a_shortlist(
     assert digital.dearer
     assert not digital.cost
     assert found.chosen_cost["query_energy"] < digital.first["query_energy"] / 2
-    text = " ".join(terminal(found.document()).split())
+    text = " ".join(terminal(found.document(), verbose=True).split())
     assert "score_mapping tried: digital, hybrid; not tried: in-memory" in text
     assert "against score_mapping=digital with its highest bits, 0." in text
     assert "R@1, mAP and top-1 agreement are after a shortlist of" in text

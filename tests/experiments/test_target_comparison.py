@@ -88,7 +88,7 @@ def test_energies_and_latencies_have_intervals(compared: TargetComparison) -> No
         for cells in priced:
             low, _, high = cells[titles.index(title)].note.strip("[]").partition(", ")
             assert low != high
-    text = " ".join(terminal(compared.document()).split())
+    text = " ".join(terminal(compared.document(), verbose=True).split())
     one = r"[\d.]+ [munp]J \([\d.]+ [munp]J to [\d.]+ [munp]J\)"
     assert re.search(rf"takes least on [^:]+: {one}, latency [\d.]+ [mun]s \(", text)
     assert re.search(rf"the least is {one} on [^,]+, [\d.]+ times \([\d.]+ to [\d.,]+\)", text)

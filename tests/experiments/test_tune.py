@@ -131,7 +131,7 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
     )
     products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
     assert {"weight_bits": 0} in products.values()
-    assert "left out                -\n" in terminal(found.document())
+    assert "left out                -\n" in terminal(found.document(), verbose=True)
     assert max(found.on_all["logit_rmse"], found.chosen["logit_rmse"]) <= BUDGET
     built = api.compile(
         files.projectors,
@@ -151,7 +151,7 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
 
 @pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
-    text = terminal(tuned.document())
+    text = terminal(tuned.document(), verbose=True)
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
     assert "chosen, held-out queries" in text
     assert "chosen, all queries" in text
@@ -159,7 +159,7 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
     assert ("logit_rmse may be above 1 on other queries" in text) == (high > BUDGET)
     low = replace(tuned, budget={"logit_rmse": tuned.on_all["logit_rmse"]})
     assert f"its interval over these reaches {high:.4g}" in " ".join(
-        terminal(low.document()).split()
+        terminal(low.document(), verbose=True).split()
     )
     assert f"wrote {tuned.written}" in text
     assert ("\nSteps\n" in text, "\nSteps\n" in terminal(tuned.document(), verbose=True)) == (
@@ -212,7 +212,9 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
     assert max(found.chosen["logit_rmse"], found.held_out["logit_rmse"]) <= BUDGET
     kept = [step.outcome.metrics for step in found.steps if step.kept]
     assert found.chosen == [found.start, *kept][-1 - found.taken_back]
-    assert "taken back: over the budget on held-out queries or on all" in terminal(found.document())
+    assert "taken back: over the budget on held-out queries or on all" in terminal(
+        found.document(), verbose=True
+    )
 
 
 @pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
@@ -226,7 +228,7 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
 )
 def test_steps_are_counted_in_words(tuned: Tuned, kept: int, back: int, line: str) -> None:
     step = next(one for one in tuned.steps if one.kept)
-    text = terminal(replace(tuned, steps=[step] * kept, taken_back=back).document())
+    text = terminal(replace(tuned, steps=[step] * kept, taken_back=back).document(), verbose=True)
     assert line in " ".join(text.split())
 
 

@@ -76,7 +76,7 @@ def test_tune_ranks_by_the_judgements(small_trunk: DemoFiles, tmp_path: Path) ->
     )  # fmt: skip
     compiled, *_ = api.evaluate(files.eval, bundle.folder, qrels=qrels, resamples=2).scores
     same(tuned.on_all, compiled.metrics, "r1", "map", "ndcg10")
-    said = " ".join(terminal(tuned.document()).split())
+    said = " ".join(terminal(tuned.document(), verbose=True).split())
     assert tuned.by_class
     assert "right pairs are those" in said
     assert "q.txt grades above 0, 60 pairs of 30 texts" in said
@@ -99,8 +99,8 @@ def test_a_model_of_text_and_audio_in_sweep_tune_and_compare(
             raw.metrics["map_text_to_video"], abs=0.02
         )
     assert f"{unseen}: video is not read" in swept.to_json()["notes"]
-    assert "mAP" in terminal(swept.document())
-    assert "mAP" in terminal(tuned.document())
+    assert "mAP" in terminal(swept.document(), verbose=True)
+    assert "mAP" in terminal(tuned.document(), verbose=True)
     bundles = [
         api.compile(
             audio, head="cosine", calibration=given["calibration"], target="ideal",

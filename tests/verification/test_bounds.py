@@ -66,7 +66,7 @@ def test_the_report_states_the_bounds(bundle: Bundle, data: Embeddings, tmp_path
     for name in ("random", "right", "ranks"):
         bound = getattr(found, name).bound
         assert bound <= told[name]["bound"] <= bound * (1 + 1e-5)
-    shown = terminal(report.document())
+    shown = terminal(report.document(), verbose=True)
     assert "90% of the pairs of a new text and a new video err at most" in shown
     assert "wider than all scores measured" in terminal(report.document(), verbose=True)
 

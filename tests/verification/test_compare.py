@@ -132,7 +132,7 @@ def test_what_must_be_known_first_stands_before_the_table(
 ) -> None:
     broken = make_bundle("turned", Polynomial(1, (0.1, 0.0), 0.05))
     found = compare_bundles([bundle, broken], data)
-    text = " ".join(terminal(found.document(), 100).split())
+    text = " ".join(terminal(found.document(), 100, verbose=True).split())
     table = text.index("raw embeddings: R@1 text to video")
     for sentence in (
         "small: Raw embeddings retrieve ",

@@ -583,7 +583,7 @@ def test_a_float_file_that_is_not_finite_fails(
     report = found.value.report
     row = next(row for row in report.drift.rows if row.stage == "float.onnx")
     assert row.metrics == {}
-    assert "not finite" in terminal(report.document())
+    assert "not finite" in terminal(report.document(), verbose=True)
     assert report.drift.final.metrics["float_rmse"] < 1
 
 
@@ -640,7 +640,9 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
     assert "itself loses" in sentence
     report = caught.value.report
     assert [limit["kept"] for limit in report.to_json()["limits"]] == [False, False]
-    assert "NOT KEPT, against a broken float score: r1_loss" in terminal(report.document())
+    assert "NOT KEPT, against a broken float score: r1_loss" in terminal(
+        report.document(), verbose=True
+    )
     assert verify_bundle(broken, data).failures == (), "without limits nothing is held"
     # With a and b the limit is against the exact score, which tells by itself.
     known = make_bundle("known", Polynomial(1, (0.1, 0.0), 0.05, a=0.1, b=0.0))
