@@ -36,9 +36,25 @@ html_css_files = ["style.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # it is fetched, which a page opened as a file cannot do
-pygments_style, pygments_dark_style = "friendly", "monokai"
+pygments_style, pygments_dark_style = "default", "monokai"
+
+
+ACCESSIBLE = (
+    ("furo_navigation_tree", 'role="heading"', 'role="heading" aria-level="2"'),
+    ("body", "<pre>", '<pre tabindex="0">'),
+    ("body", '<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+)
+"""Levels of the sidebar's headings, and what scrolls by keyboard: Sphinx leaves them out."""
+
+
+def accessible(_: Any, name: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Put in what screen readers and keyboards need."""
+    for key, old, new in ACCESSIBLE:
+        if key in context:
+            context[key] = context[key].replace(old, new)
 
 
 def setup(app: Any) -> None:
     """Fill in what is made from the code; `app` is Sphinx's application."""
     app.connect("source-read", lambda _, name, source: source.__setitem__(0, filled_in(source[0])))
+    app.connect("html-page-context", accessible, priority=900)  # after the theme's own

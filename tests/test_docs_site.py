@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
+from screen_readers import grave_faults
 
 import cimtool
 
@@ -51,6 +52,16 @@ def test_pages_fit_the_window_and_load_nothing_from_elsewhere(
         assert (max(map(int, re.findall(r"\d+", background)[:3])) < 80) == (scheme == "dark")
     assert [event for event in events if not event.startswith(f"request {site.as_uri()}/")] == []
     assert len(events) > 10
+
+
+@pytest.mark.thorough("all rules on pages of the site")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_screen_readers_and_keyboards_are_served(site: Path, page: Page, scheme: str) -> None:
+    page.set_viewport_size(NARROW)
+    page.emulate_media(color_scheme=scheme)
+    for name in ("index", "cost", "report", "commands"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert grave_faults(page) == [], name
 
 
 @pytest.mark.thorough("every page of the site in a browser")

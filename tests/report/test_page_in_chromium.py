@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
+from screen_readers import grave_faults
 
 from cimtool import api
 from cimtool.bundle.dies import NoiseOptions
@@ -62,6 +63,24 @@ def test_the_page_loads_without_a_complaint_or_a_request(
     assert page.title().startswith("<script>alert(1)</script>")
     assert page.evaluate("document.scripts.length") == 1
     assert page.locator("img").count() == 1
+
+
+@pytest.mark.thorough("all rules in each window", quick=("narrow-dark",))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 800, 1400], ids=["narrow", "middle", "wide"])
+def test_screen_readers_and_keyboards_are_served(
+    page: Page, address: str, scheme: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address)
+    assert grave_faults(page) == []
+    page.evaluate("""() => {
+        const image = new Image();
+        image.removeAttribute('alt');
+        document.querySelector('main').append(image);
+    }""")
+    assert [one.partition(":")[0] for one in grave_faults(page)] == ["image-alt"], "it finds faults"
 
 
 @pytest.mark.thorough("a browser for each")
