@@ -96,7 +96,7 @@ def schedule_table(estimate: Estimate) -> Table:
         "bound by": lambda s: s.bottleneck,
     }
     names = kinds(estimate)
-    columns = [Column(""), *(Column(names[name], whole) for name in found)]
+    columns = [Column("figure"), *(Column(names[name], whole) for name in found)]
     contents = [(name, *map(figure, found.values())) for name, figure in rows.items()]
     title = f"Schedule of a batch of {estimate.batch:,}"
     return make_table(title, columns, contents, sortable=False).named("schedule")

@@ -61,7 +61,7 @@ def total_table(estimate: Estimate) -> Table:
             else ("a lower bound" if c.energy_pj.lower_bound else "the total")
         ),
     }
-    columns = [Column(""), *(Column(name, whole) for name in costs)]
+    columns = [Column("figure"), *(Column(name, whole) for name in costs)]
     contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
     title = f"Totals of one {estimate.called[0]}, one {estimate.called[1]} and a query"
     title += by_itself(estimate)

@@ -34,7 +34,7 @@ def evaluation_table(found: Evaluation) -> Table:
 
 def _rows(found: Evaluation) -> Table:
     first, second = ("map", "ndcg10") if found.by_class else ("r1", "r10")
-    columns = [Column("")]
+    columns = [Column("score")]
     for way, said in _ways(found):
         label, other = (RANKINGS_BY_KEY[f"{name}_{way}"].label for name in (first, second))
         heading, less = f"{said}\n{label}", "less the\nfirst"
@@ -75,7 +75,7 @@ def _of_probabilities(found: Evaluation) -> list[str]:
 
 
 def _columns(found: Evaluation) -> Table:
-    columns = [Column("")]
+    columns = [Column("metric")]
     for one in found.scores:
         columns.append(Column(_heading(found, one), str))
         columns += [Column("less the first", str)] * bool(one.differences)

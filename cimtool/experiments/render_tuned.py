@@ -219,7 +219,7 @@ def figure_table(found: Tuned) -> Table:
 def step_table(found: Tuned) -> Table:
     """Every step: its moves, their cost, the errors of the compiled model, and its retrieval."""
     rows = [(_step(step), step.cost, step.outcome) for step in found.steps]
-    return _measured("Steps", found, (Column("tried"), Column("")), rows)
+    return _measured("Steps", found, (Column("tried"), Column("outcome")), rows)
 
 
 def _measured(

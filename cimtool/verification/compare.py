@@ -136,7 +136,7 @@ def comparison_table(found: BundleComparison) -> Table:
 
     Rows of raw embeddings stand below the metric that leads, where their widths agree.
     """
-    columns = [Column(""), *(Column(name, number) for name in found.names)]
+    columns = [Column("figure"), *(Column(name, number) for name in found.names)]
     settings = [(key, *row) for key, row in found.differing.items()]
     metrics = _by_label([_metrics(report) for report in found.reports])
     rows = [*settings, *_steps(found), *metrics]

@@ -46,7 +46,8 @@ FEW_NOTES = 2
 
 def document(report: Report) -> Document:
     """The report: its verdict and notes, a card for each first question, then every finding."""
-    tone: Tone = "bad" if report.failures else "good"
+    # Bits that agree make no build good that is worse than what costs less.
+    tone: Tone = "bad" if report.failures else ("good" if report.drift.worth.tone == "good" else "")
     others = [
         block
         for name, one in report.sections.items()
