@@ -68,19 +68,20 @@ class Output:
     def result(self, found: Document) -> None:
         """Print the command's result: its values as one JSON object with --json, else its text.
 
-        Details are printed with --verbose. Notes on the data that are not among the command's
-        `notes` follow them.
+        Details are printed with --verbose. Notes on the data that are not in either follow.
         """
-        values = dict(found.values()) if self.as_json or self.of_data.sentences else {}
-        own = list(values.get("notes", ()))
-        left = [note for note in self.of_data.sentences if note not in own]
         if self.as_json:
+            values = dict(found.values())
+            own = list(values.get("notes", ()))
+            left = [note for note in self.of_data.sentences if note not in own]
             click.echo(json_text({**values, "notes": [*own, *left]} if left else values))
             return
         from cimtool.report.terminal import terminal  # not for the help, which shows no result
 
         wrap = sys.stdout.isatty()
         text = terminal(self._with_hint(found), self.width, self.verbose, wrap)
+        printed = " ".join(text.split())
+        left = [one for one in self.of_data.sentences if " ".join(one.split()) not in printed]
         click.echo(printable(shown("\n".join([text, *([""] if left else []), *left]))))
 
     def _with_hint(self, found: Document) -> Document:

@@ -98,7 +98,7 @@ class Outcome:
         return [
             Sentence(self.worth.about(subject), "verdict", self.worth.tone),
             *([] if energy is None else [energy.sentence()]),
-            *(replace(one, level="shown") for one in worth_table(self.worth)),
+            *(replace(one, level="shown", name="") for one in worth_table(self.worth)),
             *larger_gallery(self.worth),
         ]
 

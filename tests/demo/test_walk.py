@@ -327,7 +327,7 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
         "training for 2 epochs",
         "compiling for ideal",
     ]
-    assert "converters fitted" in out
+    assert "compared with" in out
     report = tmp_path / "out" / "demo@ideal" / "report.html"
     assert f"report  {report}\n" in out
     by_hand = [line.split()[:2] for line in out.splitlines() if line.startswith("  cimtool ")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tuned import Tuned
+from cimtool.report.document import sentences
+from cimtool.report.table import Table
+from cimtool.verification.worth_table import worth_table
 
 RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [8]}
@@ -36,7 +40,7 @@ def test_it_is_that_of_verify_for_a_larger_gallery_and_other_samples(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     found = sweep_small(tmp_path / "s", GRID, gallery=LARGE, samples=50)
-    lead, energy, *details = (one.text for one in found.verdict)
+    lead, energy, larger = sentences(found.verdict)
     assert lead.startswith("The nearest point, 0 (weight_bits=8), is ")
     assert "Monte Carlo with K=50" in lead
     assert f"raw rows in int8 among {LARGE:,} items" in lead
@@ -51,7 +55,11 @@ def test_it_is_that_of_verify_for_a_larger_gallery_and_other_samples(
     assert worth is not None
     assert worth.larger == report.drift.worth.larger
     assert worth.about("The compiled model") == report.drift.worth.sentence
-    assert details == list(worth.details)
+    assert worth.larger is not None
+    assert larger == worth.larger.sentence
+    assert tuple(one for one in found.verdict if isinstance(one, Table)) == tuple(
+        replace(one, level="shown", name="") for one in worth_table(worth)
+    )
     plan = api.cost(bundle.folder, gallery=LARGE)
     assert plan.query is not None
     assert found.outcomes[0].cost["energy_pj"] == plan.query.energy_pj.value
@@ -69,7 +77,7 @@ def test_a_point_is_kept_for_its_gallery_and_its_samples(
     kept = sweep_small(tmp_path / "s", GRID, gallery=LARGE)
     assert (kept.resumed, kept.outcomes) == (1, again.outcomes)
     values = json.loads((tmp_path / "s" / "results.json").read_text())
-    assert values["verdict"] == [one.text for one in again.verdict]
+    assert values["verdict"] == sentences(again.verdict)
     (outcome,) = kept.outcomes
     assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
 
@@ -77,7 +85,7 @@ def test_a_point_is_kept_for_its_gallery_and_its_samples(
 @pytest.mark.thorough("the same by another command")
 def test_a_tuning_has_it_too(small_trunk: DemoFiles, tmp_path: Path) -> None:
     found = tuned_to(small_trunk, tmp_path, gallery=LARGE, samples=50)
-    lead, energy, *_ = (one.text for one in found.verdict)
+    lead, energy, *_ = sentences(found.verdict)
     assert lead.startswith("The chosen model is ")
     assert f"among {LARGE:,} items" in lead
     assert f"among {LARGE:,} items" in energy
@@ -96,7 +104,7 @@ def test_distractors_are_ranked_too(
     worth = found.outcomes[0].worth
     assert worth is not None
     assert worth.items == plain.data["videos"] + 20
-    assert any(f"among {worth.items:,} items" in one.text for one in found.verdict[1:])
+    assert any(f"among {worth.items:,} items" in one for one in sentences(found.verdict)[1:])
 
 
 @pytest.mark.parametrize(
