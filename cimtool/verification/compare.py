@@ -69,7 +69,7 @@ class BundleComparison(Result):
             " and ".join(self.names),
             (
                 *verdicts,
-                *(Note(text) for text in dict.fromkeys(_first(self))),
+                *(Note(text, "verdict") for text in dict.fromkeys(_first(self))),
                 comparison_table(self).named("bundles", "verdict"),
                 *figures,
                 *notes(dict.fromkeys(_notes(self)), "detail"),

@@ -75,7 +75,7 @@ def test_dies_of_a_shortlist_tell_recall_and_r1(
     held = (found["trial_index"] == best[None, :, None]).any(axis=2).mean(axis=1)
     np.testing.assert_allclose(found["trial_recall"], held)
     assert f"share of best items on the shortlists: median {np.median(held):.4g}," in ran.out
-    done = cimtool("verify", made, "--data", small_trunk.eval, "--report", report, *words)
+    done = cimtool("verify", made, "--data", small_trunk.eval, "--report", report, *words, "-v")
     said = " ".join(done.out.split())
     assert f"Shortlists hold the best item of {np.median(held):.1%} of the queries (median;" in said
     (noisy,) = json.loads((report / "report.json").read_text())["noisy"]

@@ -132,7 +132,9 @@ def test_a_gallery_of_tokens_goes_into_the_memory(
 ) -> None:
     mapped = {"score-mapping": "in-memory"}
     assert cimtool(*files.compile(tmp_path / "b", **mapped)).status == 0
-    done = cimtool("program", tmp_path / "b", "--gallery", files.held, "-o", tmp_path / "held")
+    done = cimtool(
+        "program", tmp_path / "b", "--gallery", files.held, "-o", tmp_path / "held", "-v"
+    )
     assert done.status == 0
     assert f"{D} x {HELD} x {VIDEO}" in done.out
     assert cimtool("verify", tmp_path / "held", "--data", files.held).status == 0

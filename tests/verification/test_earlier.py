@@ -73,7 +73,7 @@ def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
     assert failed == ["centred logit RMSE", "logit RMSE"]
     assert degraded.failures[0].startswith("centred logit RMSE is ")
     shown = degraded.document()
-    for text in (terminal(shown), markdown(shown), html(shown)):
+    for text in (terminal(shown, verbose=True), markdown(shown), html(shown)):
         assert "WORSE" in text
         assert "conversions of a query" in text
     values = json.loads(degraded.json_text())
