@@ -1,7 +1,7 @@
 """Should one deploy it? Twelve decisions, whose right answers are drawn item by item.
 
 Four models of the same rows: one that finds more than raw rows, one that is them, one that finds
-less, and the first with weights of two bits. Each is asked for its own gallery and for two larger
+less, and the first with inputs of two bits. Each is asked for its own gallery and for two larger
 ones. The truth is R@1 among so many items that were really drawn, in double precision.
 """
 
@@ -47,7 +47,7 @@ MODELS = {
     "better": (projection(slice(0, SIGNAL)), {}, "better than raw rows"),
     "equal": (projection(slice(None)), {}, "as good"),
     "worse": (projection(slice(6, WIDTH)), {}, "WORSE than raw rows"),
-    "spoilt": (projection(slice(0, SIGNAL)), {"weight_bits": 2, "activation_bits": 2}, ""),
+    "spoilt": (projection(slice(0, SIGNAL)), {"input_bits": 2}, ""),
 }
 
 

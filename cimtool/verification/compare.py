@@ -65,6 +65,7 @@ class BundleComparison(Result):
             for name, report in each
             for table in worth_table(report.drift.worth)
         ]
+        told = [f"{name}: {note}" for name, one in each for note in one.notes[len(one.warnings) :]]
         return Document(
             " and ".join(self.names),
             (
@@ -72,7 +73,8 @@ class BundleComparison(Result):
                 *(Note(text, "verdict") for text in dict.fromkeys(_first(self))),
                 comparison_table(self).named("bundles", "verdict"),
                 *figures,
-                *notes(dict.fromkeys(_notes(self)), "detail"),
+                *notes(told),
+                *notes([one for one in dict.fromkeys(_notes(self)) if one not in told], "detail"),
             ),
             self.to_json,
         )

@@ -1,4 +1,4 @@
-"""What axe-core finds on a page: faults that hinder people who use screen readers or keyboards."""
+"""Faults of a page that hinder people who use screen readers or keyboards, by axe-core."""
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page

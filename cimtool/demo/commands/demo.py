@@ -81,7 +81,7 @@ def command(out: Output, options: DemoOptions) -> None:
         "queries": None if found.queries is None else asdict(found.queries),
         "commands": commands,
     }
-    shown = shown.plus(Section("Made", tuple(map(Verbatim, lines))))
+    shown = shown.plus(Verbatim(""), *map(Verbatim, lines))
     out.result(replace(shown, values=lambda: values))
 
 
