@@ -104,7 +104,7 @@ def test_models_are_scored_by_several_heads_with_what_their_probabilities_say(
     assert ranks[0] == ranks[2]  # one variance for all rows
     table = evaluation_table(found)
     assert [column.title for column in table.columns if column.essential] == [
-        "", "text to video R@1, %", "video to text R@1, %", "text to video AURC, %",
+        "score", "text to video R@1, %", "video to text R@1, %", "text to video AURC, %",
         "video to text AURC, %", "calibration error, %",
     ]  # fmt: skip
     assert [bool(row.cells[-3].text.strip("-")) for row in table.rows[:3]] == [True, False, False]

@@ -25,7 +25,7 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     found = evaluate_subjects([near, far], EvaluateOptions(data=rows(), resamples=200))
     table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
-        "", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
+        "metric", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
     ]  # fmt: skip
     lines = [[cell.line for cell in row.cells] for row in table.rows]
     by_label = {line[0]: line[1:] for line in lines}
@@ -42,7 +42,7 @@ def test_more_than_three_subjects_are_rows_with_the_metric_that_leads() -> None:
     found = evaluate_subjects([near, *others], EvaluateOptions(data=rows(), resamples=200))
     table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
-        "", "text to video R@1, %", "less the first", "R@10, %",
+        "score", "text to video R@1, %", "less the first", "R@10, %",
         "video to text R@1, %", "less the first", "R@10, %",
     ]  # fmt: skip
     assert [row.cells[0].text for row in table.rows] == [
