@@ -25,7 +25,8 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     found = evaluate_subjects([near, far], EvaluateOptions(data=rows(), resamples=200))
     table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
-        "metric", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
+        "metric", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)",
+        "less the first",
     ]  # fmt: skip
     lines = [[cell.line for cell in row.cells] for row in table.rows]
     by_label = {line[0]: line[1:] for line in lines}
