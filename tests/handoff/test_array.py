@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from handoff_runs import TAPS, counts, keep_directed, need_cocotb, run_goal
+from programs import installed
 
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
@@ -176,6 +182,40 @@ def test_a_loop_without_delay_ends_the_run(goal: str, handoff: Path, tmp_path: P
     (line,) = (one for one in done.stderr.splitlines() if told in one)
     assert f"; expected no loop without delay in {adapter} sv/cim_array.sv " in line
     assert (done.returncode, "PASS" in done.stdout) == (2, False)
+
+
+def working_in(folder: Path) -> dict[int, str]:
+    """The processes of which this is the working folder, by number, with their names."""
+    found = {}
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if (one / "cwd").readlink() == folder:
+                found[int(one.name)] = (one / "comm").read_text("utf-8").strip()
+    return found
+
+
+@pytest.mark.thorough("builds a bench; a rare end of a run")
+def test_an_interrupted_run_leaves_no_simulation(handoff: Path, tmp_path: Path) -> None:
+    installed("iverilog", "CIMTOOL_REQUIRE_COMPILERS")
+    source = (handoff / "sv" / "cim_adapter.sv").read_text("utf-8")
+    adapter = tmp_path / "adapter.sv"
+    endless = source.replace("endmodule", f"    {LOOPS['icarus'][0]}\nendmodule")
+    adapter.write_text(endless, "utf-8")
+    step = handoff / "build" / "iverilog_kind1.step"
+    step.unlink(missing_ok=True)
+    bench = subprocess.Popen(
+        ["sh", "sv/bench.sh", "icarus"], cwd=handoff, env=os.environ | {"ADAPTER": f"{adapter}"},
+    )  # fmt: skip
+    while bench.poll() is None and not (step.is_file() and "vector 0" in step.read_text("utf-8")):
+        time.sleep(0.1)
+    assert "vvp" in working_in(handoff).values()
+    bench.terminate()
+    assert bench.wait(30) == 130
+    time.sleep(1)
+    left = working_in(handoff)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == {}
 
 
 @pytest.mark.parametrize(

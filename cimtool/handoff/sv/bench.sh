@@ -154,7 +154,10 @@ watched() {
     ) > build/found 2>&1 &
     watch=$!
     ended=0
+    # What runs in the background does not see an interrupt of the keyboard.
+    trap '{ kill -9 $simulation; kill $watch; } 2> build/found || true; exit 130' INT TERM
     wait $simulation 2> build/found || ended=$?
+    trap - INT TERM
     kill $watch 2> build/found || true
     loop="expected no loop without delay in $adapter $macro"
     [ "${kind:-}" != cam ] || loop="expected no loop without delay in $cam"
