@@ -6,7 +6,7 @@ that lacks a part is a lower bound; it comes with the share of operations that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -161,15 +161,12 @@ class Estimate(ScoredQuery):
     @property
     def conversions(self) -> int:
         """Conversions of a text and a video that are encoded, and of a score."""
-        counts = {place.layer: place.conversions for place in self.placements}
-        found = 0
-        for graph in self.program.graphs:
-            for node in graph.nodes:
-                if (layer := graph.layer(node)) in counts:
-                    found += counts[layer] * self.products[layer]
-                if self.cam is not None and isinstance(node.op, CellDistance):
-                    found += search_cost(CamUse.of(node.op, self.cam)).conversions
-        return found
+        # By places alone: energies of layers take long, and nobody asks for them here.
+        return sum(
+            one.conversions * (1 if isinstance(one, Cost) else self.products[one.layer])
+            for graph in self.program.graphs
+            for one in self._array_work(graph)
+        )
 
     @cached_property
     def _shortlisting(self) -> Cost | None:
@@ -222,12 +219,21 @@ class Estimate(ScoredQuery):
     def in_arrays(self, graph: Graph) -> Cost:
         """The products and searches of one walk, one after another: its cost without the rest."""
         total = Cost()
-        for node in graph.nodes:
-            if (layer := graph.layer(node)) in self.layers:
-                total += self.layers[layer].times(self.products[layer])
-            if self.cam is not None and isinstance(node.op, CellDistance):
-                total += search_cost(CamUse.of(node.op, self.cam))
+        for one in self._array_work(graph):
+            if isinstance(one, Cost):
+                total += one
+            else:
+                total += self.layers[one.layer].times(self.products[one.layer])
         return total
+
+    def _array_work(self, graph: Graph) -> Iterator[Placement | Cost]:
+        """The places of the layers of a walk, and the costs of its searches, in its order."""
+        places = {place.layer: place for place in self.placements}
+        for node in graph.nodes:
+            if (layer := graph.layer(node)) in places:
+                yield places[layer]
+            if self.cam is not None and isinstance(node.op, CellDistance):
+                yield search_cost(CamUse.of(node.op, self.cam))
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
         """The cost of one walk through a graph; its latency is that of its schedule."""

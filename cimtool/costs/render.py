@@ -77,22 +77,22 @@ def document(estimate: BundleCost, name: str = "") -> Document:
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
     points = query_bounds(estimate)
-    energies = [
-        Sentence(f"{of}: {energy_headline(cost)}") for of, cost in of_batch(estimate).items()
-    ]
-    sampled = sampling_text(estimate)
+    energies = (f"{of}: {energy_headline(cost)}" for of, cost in of_batch(estimate).items())
+    # Without a gallery there is no other way to compare with, so these lead.
+    totals_told = tuple(map(Sentence, [fit_sentence(plan), *energies]))
+    by_size, sampled = by_size_text(estimate), sampling_text(estimate)
     return Document(
         f"{place}, {at}",
         (
             *verdict(estimate),
             *instead_table(estimate),
-            *map(Sentence, filter(None, [by_size_text(estimate)])),
-            *([] if estimate.gallery else (Sentence(fit_sentence(plan)), *energies)),
+            *([Sentence(by_size)] if by_size else []),
+            *(() if estimate.gallery else totals_told),
             *notes([sampled, unmeasured_text(estimate), cheapest_by_size_text(estimate)], "detail"),
             Section(
                 "Energies and times",
                 (
-                    *((Sentence(fit_sentence(plan)), *energies) if estimate.gallery else ()),
+                    *(totals_told if estimate.gallery else ()),
                     total_table(estimate).named("totals"),
                     *schedule_blocks(estimate),
                     *map(Sentence, _missing_lines(estimate)),

@@ -68,10 +68,10 @@ class CostSection(ReportSection, name="cost"):
             *fit_facts(found.floorplan),
             ("area", found.area.total.full_text(AREAS)),
         )
-        points = query_bounds(found)
+        points, by_size = query_bounds(found), instead.by_size_text(found)
         tables: tuple[Block, ...] = (
             *(one.named("instead") for one in instead.instead_table(found)),
-            *map(Sentence, filter(None, [instead.by_size_text(found)])),
+            *([Sentence(by_size)] if by_size else []),
             *notes(
                 [instead.unmeasured_text(found), instead.cheapest_by_size_text(found)], "detail"
             ),

@@ -61,6 +61,9 @@ from cimtool.report.table import Column
 if TYPE_CHECKING:
     from distributed import Client
 
+FEW_FAILED = 3
+"""Failed points whose reason a first screen has."""
+
 DIGEST_LETTERS = 20
 MOST_JOBS = 1024
 """Processes on one machine; each holds a model."""

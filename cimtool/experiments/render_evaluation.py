@@ -163,6 +163,11 @@ def warnings(found: Evaluation) -> list[str]:
 
 def sentences(found: Evaluation) -> list[str]:
     """The queries, the resamples and all notes but `warnings`."""
+    return [*_read_as(found), *data_notes_of(found)]
+
+
+def _read_as(found: Evaluation) -> list[str]:
+    """The queries, the resamples, and the mark of a difference."""
     right = (
         "items with the same label are right, and an item does not find itself"
         if found.leave_one_out
@@ -183,7 +188,7 @@ def sentences(found: Evaluation) -> list[str]:
         said.append(
             f"* a difference to the first{of}, on the same queries, whose interval leaves out 0"
         )
-    return [*said, *data_notes_of(found)]
+    return said
 
 
 def data_notes_of(found: Evaluation) -> list[str]:
@@ -195,15 +200,14 @@ def data_notes_of(found: Evaluation) -> list[str]:
 def document(found: Evaluation) -> Document:
     """The warnings, the table, and the sentences on its queries."""
     table = replace(evaluation_table(found), footnotes=())
-    said, told = sentences(found), data_notes_of(found)
-    first, brackets, *others = [one for one in said if one not in told]
+    queries, brackets, *others = _read_as(found)
     return Document(
         f"retrieval on {found.data}",
         (
             *(Note(text, "verdict") for text in warnings(found)),
             table.named("retrieval", "verdict"),
-            Sentence(f"{first} {brackets}"),
-            *notes(told),
+            Sentence(f"{queries} {brackets}"),
+            *notes(data_notes_of(found)),
             *notes(others, "detail"),
             Picture("retrieval", retrieval_picture(found)),
         ),

@@ -29,7 +29,7 @@ from cimtool.experiments.budgets import (
 )
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
-from cimtool.experiments.engine import key_column, values_text
+from cimtool.experiments.engine import FEW_FAILED, key_column, values_text
 from cimtool.experiments.objectives import CostObjective
 from cimtool.experiments.point_cost import OF_CHOICES, quantity_of
 from cimtool.experiments.sweep import Sweep
@@ -68,9 +68,6 @@ WIDE = 20.0
 
 FEW_ROWS = 4
 """Points that the first screen has."""
-
-FEW_FAILED = 3
-"""Failed points whose reason the first screen has."""
 
 MOST = 12
 """Most pictures of yields; the table still has all points."""
@@ -325,8 +322,7 @@ def _leading(found: Sweep, lines: Sequence[PointLine]) -> Iterator[bool]:
     order = sorted(
         range(len(lines)), key=lambda i: (lines[i].label != chosen, not lines[i].style, i)
     )
-    first = order[:FEW_ROWS]
-    return (index in first for index in range(len(lines)))
+    return (index in order[:FEW_ROWS] for index in range(len(lines)))
 
 
 def _columns(found: Sweep) -> Iterator[PointColumn]:

@@ -9,7 +9,7 @@ from functools import partial
 from cimtool.base.grids import value_text
 from cimtool.base.intervals import Change
 from cimtool.base.modality_names import sizes_text, way_names
-from cimtool.experiments.engine import key_column, values_text
+from cimtool.experiments.engine import FEW_FAILED, key_column, values_text
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES
@@ -30,9 +30,6 @@ from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
 from cimtool.training.history import MEASURES
 from cimtool.training.trainer import BEST
-
-FEW_FAILED = 3
-"""Failed points whose reason the first screen has."""
 
 
 def document(found: TrainingGrid) -> Document:

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
+from pydantic import AfterValidator, ValidationInfo
 from torch import nn
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
 from cimtool.training.linear_start import LinearFit
-from cimtool.training.options import Options, Text, choice, refused
+from cimtool.training.options import Flag, Options, Text, choice, refused
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
@@ -51,13 +52,16 @@ def widest(weights: Callable[[int], int], numbers: int) -> int:
     return max((h for h in WIDTHS if weights(h) <= WEIGHTS * numbers), default=WIDTHS[0])
 
 
-def passes_rows_on(value: bool, options: Mapping[str, Any]) -> bool:
-    """The option `linear`, refused if the other options would not pass linear maps on."""
-    if value and options.get("activation") == "tanh":
+def _passes_rows_on(value: bool, info: ValidationInfo) -> bool:
+    if value and info.data.get("activation") == "tanh":
         raise refused("is true, and model.activation is tanh; expected relu, leaky-relu or none")
-    if value and options.get("hidden") == 1:
+    if value and info.data.get("hidden") == 1:
         raise refused("is true, and model.hidden is 1; expected 2 units or more")
     return value
+
+
+LinearMaps = Annotated[Flag, AfterValidator(_passes_rows_on)]
+"""An option `linear`, refused if the options before it would not pass linear maps on."""
 
 
 class ProjectorModel(Options, Named):

@@ -11,13 +11,6 @@ from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.worth import LEAST_QUERIES, LargerGallery, Standing, Worth, standing_of
 
-SHOWN: dict[Standing, str] = {
-    "better": "better",
-    "as good": "as good",
-    "not shown": "not shown",
-    "worse": "WORSE",
-}
-
 WorthRow = tuple[list[Content], bool]
 """The cells of a row, and whether the first screen has it."""
 
@@ -63,8 +56,12 @@ def _loss(name: str, one: BaselineLoss) -> list[Content]:
     loss = one.loss
     gain = Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
     change = _points(gain, one.queries >= LEAST_QUERIES)
-    standing = SHOWN[standing_of(loss, one.queries)]
+    standing = _cell_of(standing_of(loss, one.queries))
     return [name, percent(one.of_baseline), percent(one.of_stage), change, standing]
+
+
+def _cell_of(standing: Standing) -> str:
+    return standing.upper() if standing == "worse" else standing
 
 
 def _points(gain: Change, sure: bool) -> Cell:
@@ -75,7 +72,13 @@ def _points(gain: Change, sure: bool) -> Cell:
 def _larger(one: LargerGallery, standing: Standing) -> list[Content]:
     raw = None if one.raw is None else percent(one.raw.value)
     change = None if one.gain is None else _points(one.gain, one.queries >= LEAST_QUERIES)
-    return [f"among {one.items:,} items", raw, percent(one.compiled.value), change, SHOWN[standing]]
+    return [
+        f"among {one.items:,} items",
+        raw,
+        percent(one.compiled.value),
+        change,
+        _cell_of(standing),
+    ]
 
 
 def _sampled(worth: Worth) -> Iterator[WorthRow]:
@@ -94,7 +97,7 @@ def _sampled(worth: Worth) -> Iterator[WorthRow]:
             cell = Cell(
                 _samples(found.value), found.value, ends if sure and found.high >= 1 else ""
             )
-        yield [name, f"{one.samples:,}", cell, None, SHOWN[standing]], leads
+        yield [name, f"{one.samples:,}", cell, None, _cell_of(standing)], leads
 
 
 def _samples(k: float) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
-from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,11 +16,11 @@ from cimtool.training.model import (
     LINEAR_DIMENSIONS,
     WIDTHS,
     Activation,
+    LinearMaps,
     ProjectorModel,
-    passes_rows_on,
     widest,
 )
-from cimtool.training.options import BelowOne, Count, Flag, Number
+from cimtool.training.options import BelowOne, Count, Number
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
@@ -120,12 +119,7 @@ class TrunkModel(ProjectorModel, name="trunk"):
     logvar_start: Number = LOGVAR_START
     activation: Activation = "relu"
     dropout: BelowOne = 0.0
-    linear: Flag = False
-
-    @field_validator("linear")
-    @classmethod
-    def _passes_rows_on(cls, value: bool, info: ValidationInfo) -> bool:
-        return passes_rows_on(value, info.data)
+    linear: LinearMaps = False
 
     @property
     def start_dimensions(self) -> int:
