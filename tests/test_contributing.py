@@ -226,7 +226,7 @@ def test_a_metric_is_one_value_and_a_section_two_files_and_costs_may_be_missing(
         assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
         return done.stdout
 
-    words = ("verify", bundle, "--data", "rows.npz", "--samples", 2, "--report", written)
+    words = ("verify", bundle, "--data", "rows.npz", "--samples", 2, "--report", written, "-v")
     assert "How many texts? 20 of reference-small" in cimtool(*words, "--max-drift", "added_loss=1")
     found = json.loads((written / "report.json").read_text())
     assert found["sections"] == {"added": {"texts": 20}}

@@ -80,7 +80,7 @@ def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-WALK = pytest.mark.thorough("every command in a process that loads torch takes ten seconds")
+SLOW = pytest.mark.thorough("every command in a process that loads torch takes ten seconds")
 """The mark of tests of what `walked` holds; in the first tier plug-ins are listed and checked."""
 
 
@@ -93,7 +93,7 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     return found | {"folder": folder}
 
 
-@WALK
+@SLOW
 @pytest.mark.parametrize(
     "command",
     [
@@ -109,14 +109,14 @@ def test_every_command_works_and_names_each_broken_plug_in_once(
     assert said.count(BROKEN) == said.count("broken-arrays") == said.count("gone-arrays") == 1
 
 
-@WALK
+@SLOW
 def test_the_help_lists_the_heads_of_plug_ins(walked: dict[str, Any]) -> None:
     said = "".join(walked["help"]["out"].split())
     heads = "cosine|csd|csd-ranking|euclidean|halfway|inclusion|laplacian-kernel|maxsim|pcme-poly"
     assert f"--head[{heads}|probcosine]" in said
 
 
-@WALK
+@SLOW
 def test_targets_say_where_they_come_from(walked: dict[str, Any]) -> None:
     rows = {row["name"]: row["origin"] for row in json.loads(walked["list"]["out"])["targets"]}
     assert rows["acme-ternary"] == rows["acme-ladder"] == "acme-arrays 0.1"
@@ -124,7 +124,7 @@ def test_targets_say_where_they_come_from(walked: dict[str, Any]) -> None:
     assert json.loads(walked["show"]["out"])["origin"] == "acme-arrays 0.1"
 
 
-@WALK
+@SLOW
 def test_the_ternary_array_agrees_to_the_bit_and_takes_noise(walked: dict[str, Any]) -> None:
     report = json.loads(walked["verify"]["out"])
     compared = {row["implementation"] for row in report["bits"]}
@@ -134,7 +134,7 @@ def test_the_ternary_array_agrees_to_the_bit_and_takes_noise(walked: dict[str, A
     assert report["noisy"]
 
 
-@WALK
+@SLOW
 def test_the_bundle_names_the_plug_in_and_says_where_it_is_missing(
     walked: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_the_bundle_names_the_plug_in_and_says_where_it_is_missing(
     )
 
 
-@WALK
+@SLOW
 def test_its_operation_stands_in_the_compiled_score_and_runs_in_torch(
     walked: dict[str, Any],
 ) -> None:
@@ -161,7 +161,7 @@ def test_its_operation_stands_in_the_compiled_score_and_runs_in_torch(
     np.testing.assert_array_equal(cpu, torch)
 
 
-@WALK
+@SLOW
 def test_every_backend_has_the_operations_of_the_example(walked: dict[str, Any]) -> None:
     missing = walked["missing rules"]
     assert missing["fold"] == missing["CPU kernels"] == []
@@ -170,7 +170,7 @@ def test_every_backend_has_the_operations_of_the_example(walked: dict[str, Any])
     assert missing["the C model"] == ["far"]
 
 
-@WALK
+@SLOW
 def test_its_operation_and_its_arrays_are_compiled_in_c(walked: dict[str, Any]) -> None:
     handoff = walked["folder"] / "handoff"
     assert "cim_size(" in (handoff / "c" / "model.c").read_text("utf-8")
@@ -179,7 +179,7 @@ def test_its_operation_and_its_arrays_are_compiled_in_c(walked: dict[str, Any]) 
     assert wrong == 0
 
 
-@WALK
+@SLOW
 def test_it_has_a_cost_and_the_digits_of_its_cells(walked: dict[str, Any]) -> None:
     cost = json.loads((walked["folder"] / "bundle" / "cost.json").read_text("utf-8"))
     assert "acme-ternary" in json.dumps(cost)
@@ -187,12 +187,12 @@ def test_it_has_a_cost_and_the_digits_of_its_cells(walked: dict[str, Any]) -> No
     assert {word for line in lines for word in line.split()[4:]} == {"-1", "0", "1"}
 
 
-@WALK
+@SLOW
 def test_all_walkers_of_random_layers_agree(walked: dict[str, Any]) -> None:
     assert all(moved > 10 for moved in walked["layers"].values()), "converters that round"
 
 
-@WALK
+@SLOW
 def test_a_wrong_name_or_value_is_one_sentence_that_knows_plug_ins(walked: dict[str, Any]) -> None:
     def sentence(command: str) -> str:
         assert walked[command]["status"] == 2
