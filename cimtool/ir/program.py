@@ -115,10 +115,14 @@ class Graph:
 
     @cached_property
     def embeddings(self) -> frozenset[str]:
-        """The values that are numbers of a projector's input as they come: `x`, and arranged."""
+        """The values that are numbers of a projector's input as they come: `x`, and arranged.
+
+        One number alone is not among them: it is taken from the stored input.
+        """
         found = {name for name in self.inputs if name == "x"}
         for node in self.nodes:
-            if isinstance(node.op, Arrange) and node.inputs[0] in found:
+            op = node.op
+            if isinstance(op, Arrange) and op.places.size > 1 and node.inputs[0] in found:
                 found.add(node.name)
         return frozenset(found)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.ir.arithmetic import (
     Add,
+    Arrange,
     BatchMatMul,
     Clip,
     Mul,
@@ -107,13 +108,17 @@ class LowerPass(Pass):
 def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
     """Store the embedding before the rule of a node reads it.
 
-    If the node arranges it, it is stored after that, because each column has its own scale.
+    If the node arranges it, it is stored after that, because each column has its own scale; one
+    number is taken from what layers store.
     """
     if node.name not in builder.embeddings and not isinstance(op, QuantizedStore):
         settings = builder.settings.of_layer(f"{builder.name}.{node.name}")
         bits = (settings if isinstance(op, Mvm) else builder.settings).input_bits
+        stored = {n.inputs[0]: n.name for n in builder.by_name.values() if isinstance(n.op, Store)}
+        known = stored if isinstance(op, Arrange) else {}
         inputs = tuple(
-            builder.store(i, "input", bits) if i in builder.embeddings else i for i in inputs
+            known.get(i) or builder.store(i, "input", bits) if i in builder.embeddings else i
+            for i in inputs
         )
     return LOWER.of(op)(builder, op, node, inputs)
 

@@ -9,18 +9,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_tools import STRICT, c_compiler, differing
+from random_heads import c_differing
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.handoff.c.model import CModel, c_model
+from cimtool.handoff.stimuli import chosen_layers
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import Head, assemble
+from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder, Program
 from cimtool.loading.embeddings import read_embeddings
+from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Simulator
+from tests.kits.small_models import QUADRATIC, small_models
 
 SAME = r"""
 #include "weights.h"
@@ -136,3 +145,23 @@ def test_inputs_beyond_32_bits_are_refused_by_the_name_of_their_layer(program: P
     expected = rf"text\.{layer}: its inputs reach 1099511627776, beyond 32 bits, which the C model"
     with pytest.raises(CimError, match=expected):
         c_model(replace(program, text=alone), "small")
+
+
+@pytest.mark.parametrize("head", [PcmePoly(QUADRATIC), Csd(0.1, 0.5)], ids=lambda one: one.name)
+def test_a_variance_that_no_row_changes_agrees(head: Head, tmp_path: Path) -> None:
+    """It is a constant beside the layers; every layer has one row of inputs and can be handed over.
+
+    So is the variance of linear maps, with which a training on few pairs starts.
+    """
+    models, towers = small_models(), []
+    for seed in (7, 8):
+        tower = models.trunk(np.random.default_rng(seed))
+        logvar = tower.by_name["logvar"].op
+        still = Mvm(np.zeros_like(logvar.weight), logvar.bias - 3)
+        towers.append(models.with_ops(tower, logvar=still))
+    program = assemble(*towers, head)
+    final = compile_program(program, models.job(*models.data), silent)[-1].program
+    assert len(chosen_layers(final, "*")) == 6
+    compared, differ = c_differing(final, tmp_path / "c")
+    assert compared > 1_000
+    assert differ == 0
