@@ -91,12 +91,12 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
         answer, tone = FINDS_LESS[tone], ""
     text = f"{answer.format(among)}: "
     if rival is None:
-        text += f"{first.way} takes {first.energy_pj.full_text(ENERGIES)}"
+        text += f'"{first.way}" takes {first.energy_pj.full_text(ENERGIES)}'
     else:
         # One that is surely cheaper than the other side shows the answer.
         shown = [first] if len(built) > 1 else least
         against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
-        text += f"{rival.way} takes {times_text(ratio)} the energy of {against.way}"
+        text += f'"{rival.way}" takes {times_text(ratio)} the energy of "{against.way}"'
     return [Sentence(f"{text}.", "verdict", tone)]
 
 
@@ -144,8 +144,8 @@ def sampling_text(found: BundleCost) -> str:
     if sampled is None or built is None or ratio is None:
         return ""
     return (
-        f"{sampled.way} takes {times_text(ratio)} as much a query as {built.way}, in the same place"
-        f"{_at_once(found)}."
+        f'"{sampled.way}" takes {times_text(ratio)} as much a query as "{built.way}", in the same '
+        f"place{_at_once(found)}."
     )
 
 

@@ -211,7 +211,7 @@ def directed_text(inputs: Sequence[ConverterInput | PopulationCount]) -> str:
 LINES = {
     "converter": LineFile(
         "{layer}/converter.txt",
-        "both sides of every threshold that a column reaches",
+        "both sides of every threshold that a column reaches, and both ends of its sums",
         {
             "slice": "the converted slice; the number of slices for the unit column",
             "cycle": "the cycle whose references it has; 0 if all share them",
@@ -230,7 +230,8 @@ LINES = {
             "slice": "the converted slice",
             "cycle": "the cycle whose references it has: 0",
             "offset": "what the converter takes off first",
-            "cell": "what each cell of the column holds, one bit; below 0: in a pair's second cell",
+            "cell": "what each cell of the column holds, one bit; below 0: in the second cell of a "
+            "pair that is converted as one",
             "rows": "the rows, from the first on, that are driven by the digit 1; others by 0",
             "sum": "`rows * ((cell << sum_places) + leak)`, at the converter, with the highest bit "
             "of a cell in two's complement counted as negative",
@@ -271,7 +272,8 @@ NUMBERS = {
     "requantiser_in": NumberFile(
         "{requantisation}/requantiser_in.hex",
         f"{DIRECTED} inputs of every channel, the first of all channels, then the second of all: "
-        "next above and below a rounding threshold at either end of its range, ties, the ends",
+        "next above and below a rounding threshold at either end of its range, ties if there are "
+        "any, the ends; inputs may repeat",
         ("input", "column"),
     ),
     "requantiser_out": NumberFile(

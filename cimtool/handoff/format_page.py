@@ -19,7 +19,7 @@ from cimtool.handoff.json_fields import (
     TAPS_FIELDS,
 )
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
-from cimtool.handoff.layout import LayoutFile, extents, widths_of
+from cimtool.handoff.layout import LayoutFile, extents, layout_fields, widths_of
 from cimtool.handoff.steps import STEPS, STEPS_FILE
 from cimtool.handoff.worked import Worked
 from cimtool.report.page import render_file
@@ -57,6 +57,7 @@ def format_text(
         ],
         coverage_fields=COVERAGE_FIELDS,
         handoff_fields=HANDOFF_FIELDS,
+        layout_fields=layout_fields(),
         images_fields=IMAGES_FIELDS,
         taps_fields=TAPS_FIELDS,
         cam_fields=CAM_FIELDS,

@@ -50,7 +50,8 @@ AXES = {
     "converter": "converted slices, in the order of the lines `slice`, then the unit column if "
     "there is one",
     "reference": "cycles with their own references, or 1 for all cycles",
-    "table": "tables of thresholds and levels: one, or one for each converter and reference",
+    "table": "tables of thresholds and levels: one, or with `kind` 3 one for each converter and "
+    "reference, the reference fastest",
     "threshold": "codes above the lowest",
     "level": "codes from the lowest on",
     "stage": "additions and limits before a requantisation",

@@ -89,16 +89,16 @@ class TableLayout(TomlTable):
 class LayerLayout(TomlTable):
     """The extents of a layer's axes, and the files that it has."""
 
-    extents: dict[str, AxisExtent]
+    extents: dict[str, AxisExtent] = Field(description="the places of each axis")
     files: tuple[str, ...] = Field(description="names of `files` and `tables`")
 
 
 class LayoutFile(TomlTable):
     """`layout.json` of a hand-off."""
 
-    format_version: Literal[1] = 1
-    bundle: str
-    target: str
+    format_version: Literal[1] = Field(default=1, description="1; a reader refuses others")
+    bundle: str = Field(description="the model's name")
+    target: str = Field(description="the target's name")
     axes: dict[str, str] = Field(description="what each axis is")
     files: dict[str, NumberLayout]
     cells: CellsLayout
@@ -115,6 +115,23 @@ class LayoutFile(TomlTable):
     searches: dict[str, LayerLayout] | None = Field(
         default=None, description="of galleries in content-addressable memories"
     )
+
+
+def layout_fields() -> dict[str, str]:
+    """What each field of `layout.json` is, by its path; a name in capitals stands for several."""
+    inner = {
+        "files.NAME": NumberLayout,
+        "cells": CellsLayout,
+        "tables.NAME": TableLayout,
+        "layers.LAYER": LayerLayout,
+    }
+    models = {"": LayoutFile, **{f"{path}.": model for path, model in inner.items()}}
+    return {
+        f"{path}{name}": field.description
+        for path, model in models.items()
+        for name, field in model.model_fields.items()
+        if field.description is not None
+    }
 
 
 def layout_of(source: HandoffSource, parts: Sequence[HandoffPart]) -> LayoutFile:

@@ -20,7 +20,7 @@ LAYER = {"layer": "the layer's name"}
 SEARCH = {"search": "the name of the search in a content-addressable memory"}
 
 STEPS: dict[str, dict[str, str]] = {
-    "handoff": {"version": "of the format of this file"},
+    "handoff": {"version": "of the format of this file alone; a reader refuses others"},
     "array": {"rows": "word lines of an array", "columns": "cells of a word line"},
     "lanes": {
         "inputs": "bits of a lane of inputs",

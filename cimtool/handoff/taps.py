@@ -248,7 +248,8 @@ TAPS_PART = HandoffPart(
         TAPS_FILE: "shapes and widths of the values of encoders and score",
         "text/*.hex": "codes of embeddings and their features, a number a line",
         "video/*.hex": "the same of the other side",
-        "score/*.hex": "ed, vd, polynomial and logit of all pairs, a number a line",
+        "score/*.hex": "ed, vd, polynomial and logit of all pairs, those that the score has, a "
+        "number a line",
     },
     formats=TAPS,
 )

@@ -169,8 +169,8 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     assert (ran.status, ran.err) == (0, "")
     _, cheapest, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith(
-        "Whether compute-in-memory pays among 10,000,000 items is open: raw int8 rows, GPU x 201 "
-        "takes "
+        "Whether compute-in-memory pays among 10,000,000 items is open: "
+        '"raw int8 rows, GPU x 201" takes '
     )
     by_size = "Less energy, from 1,000 to 100,000,000 items: "
     assert any(line.startswith(by_size) for line in lines)

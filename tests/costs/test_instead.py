@@ -36,8 +36,8 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
     ways = (way("raw rows", 1000), way("GPU", 900, 2, "A100"), way("shortlist", 100))
     (said,) = cheapest_sentence(ways, "7,000 items")
     assert said.text == (
-        "Compute-in-memory pays among 7,000 items: the GPU takes 9 times (4.5 to 18) the energy of "
-        "the shortlist."
+        'Compute-in-memory pays among 7,000 items: "the GPU" takes 9 times (4.5 to 18) the energy '
+        'of "the shortlist".'
     )
     assert said.tone == "good"
 
@@ -45,8 +45,8 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
 def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
     (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), "7,000 items")
     assert said.text == (
-        "Compute-in-memory does not pay among 7,000 items: the digital takes exactly 3 times the "
-        "energy of the raw rows."
+        'Compute-in-memory does not pay among 7,000 items: "the digital" takes exactly 3 times the '
+        'energy of "the raw rows".'
     )
     assert said.tone == "bad"
 
@@ -73,8 +73,8 @@ def test_a_cheapest_way_that_finds_less_is_no_verdict(
 def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
     (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
     assert said.text == (
-        "Whether compute-in-memory pays among 7,000 items is open: the digital takes 1.5 times "
-        "(0.75 to 3) the energy of the GPU."
+        'Whether compute-in-memory pays among 7,000 items is open: "the digital" takes 1.5 times '
+        '(0.75 to 3) the energy of "the GPU".'
     )
     assert said.tone == ""
     assert cheapest_sentence((), "7 items") == []
@@ -159,8 +159,8 @@ def test_monte_carlo_is_beside_the_score_in_its_place_and_batch(small_bundle: Pa
         assert ways["Monte Carlo"].batch == ways["digital"].batch == batch
         at_once = "" if batch == 1 else ", 8 queries at once"
         assert sampling_text(found) == (
-            f"Monte Carlo, K=10 takes {times_text(ratio)} as much a query as build, digital, in "
-            f"the same place{at_once}."
+            f'"Monte Carlo, K=10" takes {times_text(ratio)} as much a query as "build, digital", '
+            f"in the same place{at_once}."
         )
 
 
