@@ -13,6 +13,8 @@ from cimtool.costs.crossings import MOST, CheapestFrom
 from cimtool.costs.price_errors import times_text
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import BUILT, ENOUGH, GalleryWay, WayKind, cheapest, times
+from cimtool.passes.gallery import DEFAULT_SHORTLIST
+from cimtool.reference.list_share import ListShare
 from cimtool.report.document import Sentence, Tone
 from cimtool.report.formats import (
     ENERGIES,
@@ -48,6 +50,10 @@ FINDS_LESS: dict[Tone, str] = {
     "bad": "Compute-in-memory takes more energy among {}, and finds more",
 }
 """The answer by tone if R@1 of the cheapest way is lower than that of the other side."""
+
+
+HYBRID = "cimtool compile --score-mapping hybrid"
+"""The command that makes a bundle which keeps calibration items, so that lists are measured."""
 
 
 def verdict(found: BundleCost) -> list[Sentence]:
@@ -126,9 +132,19 @@ def _measure(found: BundleCost, unknown: Sequence[GalleryWay]) -> str:
     if found.bundle.gallery is not None:
         return "; `cimtool verify` measures it"
     if found.pairs is None:
-        more = " of a bundle by `cimtool compile --score-mapping hybrid`" if hybrid else ""
+        more = f" of a bundle by `{HYBRID}`" if hybrid else ""
         return f"; `cimtool cost --data NPZ`{more} measures it"
-    return "; in a bundle by `cimtool compile --score-mapping hybrid` it is" if hybrid else ""
+    return f"; in a bundle by `{HYBRID}` it is{_long_enough(found, unknown)}" if hybrid else ""
+
+
+def _long_enough(found: BundleCost, unknown: Sequence[GalleryWay]) -> str:
+    """The list, or the items of data, that R@1 takes; empty if the list is long enough."""
+    kinds, length = {one.kind for one in unknown}, found.bundle.settings.shortlist
+    if found.accuracy is None or found.gallery is None or "shortlist" not in kinds:
+        return ""
+    length = min(length or DEFAULT_SHORTLIST, found.gallery)
+    share = ListShare(length, found.gallery, found.accuracy.items)
+    return "" if share.measured else f", with {share.enough}"
 
 
 def _unmeasured(way: GalleryWay) -> str:
@@ -213,12 +229,15 @@ def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) ->
 def instead_table(found: BundleCost) -> list[Table]:
     """One row per kind of way, the cheapest in bold; no table without a gallery.
 
-    Essential are the cheapest of both sides, Monte Carlo, and the build's own way.
+    Essential are the cheapest of both sides, Monte Carlo, the build's own way, and a shortlist
+    whose length was asked for.
     """
     if found.gallery is None:
         return []
     least = cheapest(found.ways)
     told = {"Monte Carlo", _kind(found)}
+    if found.bundle.settings.shortlist is not None:
+        told.add("shortlist")
     if least:
         rival = _rival(found.ways, least)
         told |= {least[0].kind} | (set() if rival is None else {rival.kind})

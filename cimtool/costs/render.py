@@ -80,15 +80,19 @@ def document(estimate: BundleCost, name: str = "") -> Document:
     energies = (f"{of}: {energy_headline(cost)}" for of, cost in of_batch(estimate).items())
     # Without a gallery there is no other way to compare with, so these lead.
     totals_told = tuple(map(Sentence, [fit_sentence(plan), *energies]))
-    by_size, sampled = by_size_text(estimate), sampling_text(estimate)
+    by_size, unknown = by_size_text(estimate), unmeasured_text(estimate)
+    # With data at hand, an R@1 that they cannot give is what a reader looks for first.
+    told, *others = (
+        (unknown, by_size) if estimate.pairs is not None and unknown else (by_size, unknown)
+    )
     return Document(
         f"{place}, {at}",
         (
             *verdict(estimate),
             *instead_table(estimate),
-            *([Sentence(by_size)] if by_size else []),
+            *([Sentence(told)] if told else []),
             *(() if estimate.gallery else totals_told),
-            *notes([sampled, unmeasured_text(estimate), cheapest_by_size_text(estimate)], "detail"),
+            *notes([sampling_text(estimate), *others, cheapest_by_size_text(estimate)], "detail"),
             Section(
                 "Energies and times",
                 (

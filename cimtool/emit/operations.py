@@ -373,17 +373,30 @@ def _polynomial_score(
     writer: GraphWriter, op: PolynomialScore, types: Types, ed: str, vd: str = ""
 ) -> str:
     # Powers of raw ed cancel: move, exactly, to the middle of the calibrated range first.
-    middles = [_middle_and_half(known) for known in types]
-    (ed_middle, ed_half), (vd_middle, vd_half) = (*middles, (0.0, 1.0))[:2]
-    u = _centred(writer, ed, ed_middle, ed_half)
-    v = _centred(writer, vd, vd_middle, vd_half) if vd else ""
-    table = op.polynomial.shifted(ed_middle, ed_half, vd_middle, vd_half)
+    of_ed, of_vd = (*(_middle_and_half(known) for known in types), (0.0, 1.0))[:2]
+    try:
+        table = _moved(op, of_ed, of_vd)
+    except OverflowError:  # bounds that no calibration has narrowed
+        of_ed = of_vd = (0.0, 1.0)
+        table = _moved(op, of_ed, of_vd)
+    u = _centred(writer, ed, *of_ed)
+    v = _centred(writer, vd, *of_vd) if vd else ""
     total = ""
     for power in reversed(range(len(table))):
-        row = [float(c) for c in table[power][: len(table) - power if vd else 1]]
+        row = table[power][: len(table) - power if vd else 1]
         inner = _horner(writer, row, v)
         total = writer.node("Add", writer.node("Mul", total, u), inner) if total else inner
     return total
+
+
+def _moved(
+    op: PolynomialScore, of_ed: tuple[float, float], of_vd: tuple[float, float]
+) -> list[list[float]]:
+    """Coefficients in moved variables, by the powers of ed, then of vd.
+
+    Raises OverflowError for one beyond float64.
+    """
+    return [[float(c) for c in row] for row in op.polynomial.shifted(*of_ed, *of_vd)]
 
 
 def _middle_and_half(known: Type) -> tuple[float, float]:

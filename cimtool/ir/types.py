@@ -173,7 +173,10 @@ def exact_bounds(bound: Any) -> Array:
 
 
 def product_bounds(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Bounds of `x * y` from the bounds of both factors; exact for integers of any size."""
+    """Bounds of `x * y` from the bounds of both factors; exact for integers of any size.
+
+    A bound beyond float64 is none.
+    """
     of_a, of_b = (pair[:1] if pair[0] is pair[1] else pair for pair in (a, b))  # a constant's
     kinds = {end.dtype.kind for end in (*of_a, *of_b)}
     if kinds <= INTEGERS and not any(end.ndim for end in (*of_a, *of_b)):
@@ -186,6 +189,9 @@ def product_bounds(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Arra
     ends = [(exact_bounds(x), exact_bounds(y)) for x in of_a for y in of_b]
     # Without its kind a single number would fall back to int64, and wrap in the next sum.
     kind = np.result_type(*(x.dtype for pair in ends for x in pair))
-    corners = [np.asarray(x * y, kind) for x, y in ends]
-    lo, hi = (reduce(choose, corners) for choose in (np.minimum, np.maximum))
-    return np.asarray(lo, kind), np.asarray(hi, kind)
+    with np.errstate(over="ignore"):
+        corners = [np.asarray(x * y, kind) for x, y in ends]
+    lo, hi = (np.asarray(reduce(choose, corners), kind) for choose in (np.minimum, np.maximum))
+    if kind.kind == "f":
+        lo, hi = np.where(lo == np.inf, -np.inf, lo), np.where(hi == -np.inf, np.inf, hi)
+    return lo, hi

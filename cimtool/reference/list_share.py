@@ -34,6 +34,13 @@ class ListShare:
         """The reason that it cannot be measured, and what can be; for after a list's name."""
         return (
             f"of {self.gallery:,} items it is fewer than one of the {self.items:,} that it is "
-            f"measured on; expected a list of at least {self.length_for(1):,}, or at least "
+            f"measured on; expected {self.enough}"
+        )
+
+    @property
+    def enough(self) -> str:
+        """The list, or the items, with which it can be measured."""
+        return (
+            f"a list of at least {self.length_for(1):,}, or at least "
             f"{-(-self.gallery // self.length):,} items to measure on"
         )

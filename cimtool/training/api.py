@@ -25,7 +25,8 @@ def train(options: TrainOptions, say: Say = silent) -> ProjectorRun:
     An `output` that ends in `.pth` is the best checkpoint; its folder is the run's.
 
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
-    keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
+    keeps the best; a share `test` is set aside first, as `test.npz`, and some of the other pairs
+    are written beside it for a compilation, as `calibration.npz`. `model` (trunk, or that of
     `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;
     `options` their fields by `model.<field>` and `loss.<field>`. `optimizer` is adamw or sgd,
     `device` `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With `resume` it goes

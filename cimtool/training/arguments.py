@@ -108,7 +108,9 @@ class TrainingOptions(Record):
     held_out: float | None = optional(
         "Share of {data} to validate on, without {validation} (0.1).", "X", topic=Topic.DATA
     )
-    test: float | None = optional("Share of {data} to set aside for tests, as test.npz.", "X")
+    test: float | None = optional(
+        "Share of {data} to set aside for tests, as test.npz; calibration.npz has others.", "X"
+    )
     model: str | None = optional(
         "trunk, two-branch, ... [default: the model of {start}, or trunk].", "NAME"
     )

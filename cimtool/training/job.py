@@ -47,6 +47,7 @@ from cimtool.training.pairs import (
     Split,
     check_batches,
     set_aside,
+    some_of,
     split,
     unseen,
     with_right,
@@ -153,6 +154,9 @@ def read_start(path: Path) -> Start:
     return Start(*find_weights(checkpoint), checkpoint.content)
 
 
+CALIBRATION_PAIRS = 4096
+"""Pairs for a compilation, at most, beside those that are set aside for tests."""
+
 MODEL = "trunk"
 """The model if neither `model` nor `start` says one."""
 
@@ -161,9 +165,9 @@ MODEL = "trunk"
 class TrainingJob:
     """A model, a loss and their data; the plain `settings` decide every byte of the result.
 
-    `test` are rows, as they were given, that are set aside: nothing in the run sees them. `files`
-    names what `settings` holds a digest of: data, validation, poly and start; `called` names
-    both sides.
+    `test` are rows, as they were given, that are set aside: nothing in the run sees them; if there
+    are such, `calibration` has some of the others, for a compilation. `files` names what `settings`
+    holds a digest of: data, validation, poly and start; `called` names both sides.
     """
 
     model: ProjectorModel
@@ -179,6 +183,7 @@ class TrainingJob:
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
     test: Embeddings | None = None
+    calibration: Embeddings | None = None
     called: Modalities = TEXT_VIDEO
 
     @cached_property
@@ -297,6 +302,7 @@ def make_job(
         files=files,
         remarks=(*judged, *parts.set_aside, *fitted, *parts.left_out),
         test=parts.test,
+        calibration=parts.calibration,
         called=given_rows.called,
     )
 
@@ -339,6 +345,7 @@ def _by_comparison(rows: Embeddings, loss: Loss) -> bool:
 class _Parts:
     """The pairs that train and those that validate, and the rows that are set aside (`test`).
 
+    `calibration` are some of the rows that are not set aside, as they were given.
     `part` is the split that drew them; None if validation data were given. Digests are of the data
     and of these. `set_aside` and `left_out` are remarks on pairs that are in no part.
     """
@@ -347,6 +354,7 @@ class _Parts:
     held: Pairs
     digest: str
     test: Embeddings | None = None
+    calibration: Embeddings | None = None
     part: Split | None = None
     held_digest: str | None = None
     set_aside: tuple[str, ...] = ()
@@ -369,17 +377,21 @@ def _drawn_parts(
     """Draw the parts from the data; `rows` are those `given`, as the model takes them."""
     digest = data_digest(rows)
     part = _split(shares, seed, start, digest)
-    test, rest, said = None, rows, list[str]()
+    test, calibration, rest, said = None, None, rows, list[str]()
     if part.test:
         drawn, others = set_aside(rows, part.test, part.seed)
         test, rest = given.among(drawn), rows.among(others)
+        calibration = given.among(some_of(others, CALIBRATION_PAIRS, part.seed))
         if equal := len(drawn) - int(drawn.sum() + others.sum()):
             said.append(
                 f"{equal} pairs that share a row with one that was set aside were left out."
             )
     pairs, held = split(rest, part.share / (1 - part.test), part.seed)
     held, unused = _unseen_by(start, held, rows.file)
-    return _Parts(pairs, held, digest, test=test, part=part, set_aside=tuple(said), left_out=unused)
+    return _Parts(
+        pairs, held, digest,
+        test=test, calibration=calibration, part=part, set_aside=tuple(said), left_out=unused,
+    )  # fmt: skip
 
 
 def _given_parts(

@@ -337,6 +337,16 @@ def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, Boo
     return drawn, ~seen
 
 
+def some_of(mask: BoolArray, count: int, seed: int) -> BoolArray:
+    """At most `count` of the places that a mask marks, drawn by the seed."""
+    places = np.flatnonzero(mask)
+    if len(places) > count:
+        places = np.random.default_rng((seed, 3)).choice(places, count, replace=False)
+    found = np.zeros_like(mask)
+    found[places] = True
+    return found
+
+
 def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
     """The pairs that validate of which a model was not trained on both rows.
 

@@ -56,6 +56,7 @@ from cimtool.training.towers import (
     cosine_gap,
 )
 from cimtool.training.trainer import (
+    CALIBRATION,
     TEST,
     Diverged,
     Run,
@@ -186,13 +187,15 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     @cached_property
     def files(self) -> Mapping[str, bytes]:
-        """The rows that were set aside, if some were."""
-        if self.job.test is None:
-            return {}
-        buffer = io.BytesIO()
-        arrays: dict[str, Any] = {**self.job.test.arrays()}
-        np.savez(buffer, **arrays)
-        return {TEST: buffer.getvalue()}
+        """The rows that were set aside, if some were, and those of a calibration."""
+        found = {}
+        for name, rows in ((TEST, self.job.test), (CALIBRATION, self.job.calibration)):
+            if rows is not None:
+                buffer = io.BytesIO()
+                arrays: dict[str, Any] = {**rows.arrays()}
+                np.savez(buffer, **arrays)
+                found[name] = buffer.getvalue()
+        return found
 
     def parameters(self) -> Iterator[Tensor]:
         """Those of the towers, and what the objective has of its own."""

@@ -39,7 +39,7 @@ from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation
 
 BEST, LAST, HISTORY, PAGE = "model.pth", "last.pth", "history.json", "training.html"
-TEST = "test.npz"
+TEST, CALIBRATION = "test.npz", "calibration.npz"
 RESUME = "resume"
 """Key of `last.pth` that holds the state of the run beside the checkpoint."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from cimtool.cli import run
 from cimtool.demo.data import DemoFiles
+from cimtool.loading.embeddings import read_embeddings
 
 Printed = pytest.CaptureFixture[str]
 SIZES = [f"--set=model.{one}" for one in ("hidden=16", "width=8", "linear=false")]
@@ -83,6 +84,14 @@ def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     table = capsys.readouterr().out
     assert "embeddings (embeddings, cosine)" in table
     assert "was trained on" not in table
+    others = folder / "calibration.npz"
+    assert f"next: cimtool teacher --projectors {folder / 'model.pth'} --data {others}" in printed
+    given, aside, kept = (
+        read_embeddings(file) for file in (small_trunk.calibration, folder / "test.npz", others)
+    )
+    assert len(aside.text) > 0
+    assert len(kept.text) == len(given.text) - len(aside.text)
+    assert not {row.tobytes() for row in aside.text} & {row.tobytes() for row in kept.text}
 
 
 def test_a_loss_that_diverges_is_a_failed_check(

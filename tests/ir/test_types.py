@@ -56,6 +56,15 @@ def test_an_unbounded_factor_leaves_the_product_unbounded() -> None:
     assert (lo, hi) == (-np.inf, np.inf)
 
 
+def test_a_product_beyond_float64_is_unbounded() -> None:
+    huge, some = (np.array([0.5, -1e200]), np.array([1e200, 1.0])), (np.array(2.0), np.array(1e200))
+    lo, hi = product_bounds(huge, some)
+    assert lo.tolist() == [1.0, -np.inf]
+    assert hi.tolist() == [np.inf, 1e200]
+    lo, hi = product_bounds((np.array(1e200), np.array(1e300)), (np.array(1e200), np.array(1e300)))
+    assert (lo, hi) == (-np.inf, np.inf)
+
+
 def test_real_values_have_no_unit() -> None:
     with pytest.raises(TypeError, match="no unit"):
         _ = real(("n",)).unit

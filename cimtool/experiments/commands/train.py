@@ -111,9 +111,9 @@ def command(out: Output, values: dict[str, Any]) -> None:
     They learn from a polynomial's logits, from -a ed, or by another --loss.
     DIR/model.pth, or FILE.pth as -o, is the best epoch on held-out pairs, by R@10 or, for a loss
     with labels, by mAP; all other files lie beside it.
-    DIR/test.npz has the pairs of --test, which the run does not see. --resume continues from
-    last.pth; training.html has the curves. If the loss diverges, the best epoch is kept and the
-    exit status is 1.
+    DIR/test.npz has the pairs of --test, which the run does not see, DIR/calibration.npz at most
+    4,096 others, for compile. --resume continues from last.pth; training.html has the curves. If
+    the loss diverges, the best epoch is kept and the exit status is 1.
 
     With --hardware the checkpoint of --start learns to keep its own logits when it is compiled,
     with the roundings of that target and those settings in the loop; --data needs no labels, and
@@ -124,7 +124,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
     command does not train finished points again. If points failed, the exit status is 1.
     """
     from cimtool.training.page import retrieval_headline
-    from cimtool.training.trainer import TEST
+    from cimtool.training.trainer import CALIBRATION, TEST
 
     data, output = values.pop("data"), values.pop("output")
     plain, hardware = split_options(values)
@@ -138,9 +138,11 @@ def command(out: Output, values: dict[str, Any]) -> None:
         _train_grid(out, data, output, grid, plain)
         return
     run = training.train(data, output, say=out.say, **plain)
-    next_ = "compile --projectors {} --calibration NPZ --target NAME"
+    others, projectors = run.folder / CALIBRATION, shlex.quote(str(run.model))
+    rows = shlex.quote(str(others)) if others in run.files else "NPZ"
+    next_ = f"compile --projectors {projectors} --calibration {rows} --target NAME"
     if run.lacks_polynomial or run.outgrew_polynomial:
-        next_ = "teacher --projectors {} --data NPZ"
+        next_ = f"teacher --projectors {projectors} --data {rows}"
     if run.lacks_sigmoid:
         next_ += " --a A --b B"
     values = {
@@ -153,11 +155,11 @@ def command(out: Output, values: dict[str, Any]) -> None:
     headline = retrieval_headline(run.history, run.raw, run.called, run.solved)
     said = [*run.warnings, headline, *run.remarks]
     if (aside := run.folder / TEST) in run.files:
-        projectors, rows = (shlex.quote(str(file)) for file in (run.model, aside))
         head = " --head csd" if run.lacks_polynomial else ""
         head = " --head euclidean" if run.lacks_sigmoid else head
-        command = f"cimtool evaluate {projectors}{head} --data {rows}"
-        said.append(f"To compare with raw embeddings, on rows that this run did not see: {command}")
+        command = f"cimtool evaluate {projectors}{head} --data {shlex.quote(str(aside))}"
+        beside = "On rows that this run did not see" + (", beside raw ones" if run.raw else "")
+        said.append(f"{beside}: {command}")
     out.result(_shown(run, said, next_, values))
 
 
@@ -219,12 +221,12 @@ def _fine_tune(
         "epochs": [epoch.to_json() for epoch in found.history],
         "remarks": list(found.remarks),
     }
-    next_ = "compile --projectors {} with the same --poly, --calibration, target and settings"
+    next_ = f"compile --projectors {shlex.quote(str(found.model))} with the same --poly, "
+    next_ += "--calibration, target and settings"
     said = [compiled_headline(found.history), *found.remarks]
     out.result(_shown(found, said, next_, values))
 
 
 def _shown(run: Run[EpochT], said: Sequence[str], next_: str, values: dict[str, Any]) -> Document:
-    command_line = next_.format(shlex.quote(str(run.model)))
     made = Document("", tuple(map(Sentence, said)), lambda: values)
-    return made.wrote(run.files, f"cimtool {command_line}")
+    return made.wrote(run.files, f"cimtool {next_}")

@@ -4,6 +4,7 @@ import importlib.util
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -789,3 +790,38 @@ def test_a_softplus_keeps_its_threshold(threshold: float, text: str) -> None:
             ModelSource((module, module), head="cosine", widths=(12, 12)).load()
     else:
         assert ModelSource((module, module), head="cosine", widths=(12, 12)).load().layout == "onnx"
+
+
+class NormedHead(nn.Module):
+    """A head whose log-variance is near 0, and within some hundreds at worst."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = (nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU())
+        self.body = nn.Sequential(nn.LayerNorm(32), *layers)
+        self.mu, self.logvar = nn.Linear(64, 6), nn.Linear(64, 6)
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+        nn.init.normal_(self.logvar.weight, std=0.06)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.body(x)
+        return self.mu(x), self.logvar(x)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_variances_whose_product_may_be_beyond_float64_are_compiled_and_verified(
+    polynomial: Polynomial, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    modules = NormedHead().eval(), NormedHead().eval()
+    rows = np.random.default_rng(0).normal(size=(2, 60, 32)).astype(np.float32)
+    data, unseen = ({"text": one, "video": one + 0.1} for one in rows)
+    read = ModelSource(modules, polynomial).for_rows(data).load()
+    most = read.program.text.types["s"].hi.max()
+    assert 1e154 < most < np.inf
+    bundle = api.compile(
+        modules, polynomial, calibration=data, target="isaac-rram-128", output=tmp_path / "bundle"
+    )
+    assert api.verify(bundle.folder, data=unseen, samples=2).failures == ()
