@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,11 +89,19 @@ def first(key: str, values: Sequence[str]) -> str:
 def guess_project(folder: Path, choose: Choose = first) -> ProjectGuess:
     """Guess the keys of a project file from the files in a folder, by their contents and names.
 
-    `choose` decides where several files fit. A file that cannot be read plays no part.
+    `choose` decides where several files fit. A file that cannot be read plays no part. Raises
+    CimError if there are rows but no model.
     """
     found = ProjectGuess()
     facts = _looked_at(folder)
     model = _guess_model(found, facts, choose)
+    rows = _of(facts, "embeddings")
+    if rows and "model.projectors" in found.unknown:
+        raise CimError(
+            f"{found.unknown['model.projectors']}; `cimtool train --data {shlex.quote(rows[0])} "
+            "--test 0.2 --model linear -o trained` makes one of these rows, and `cimtool init` in "
+            "its folder goes on from there"
+        )
     _guess_score(found, facts, model, choose)
     _guess_data(found, facts, model)
     if maps := _of(facts, "layer map"):
@@ -161,6 +170,9 @@ def _guess_model(found: ProjectGuess, facts: Mapping[str, Facts], choose: Choose
         found.say(key, [text, video], "two ONNX files, by their names")
     else:
         found.unknown[key] = "no checkpoint of a known layout lies here, nor two ONNX files"
+        if others := _of(facts, "checkpoint"):
+            shows = f"`cimtool compile --projectors {shlex.quote(others[0])}"
+            found.unknown[key] += f" ({shows} --calibration NPZ` shows how to export {others[0]})"
     return {}
 
 

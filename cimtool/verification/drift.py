@@ -364,7 +364,8 @@ class BaselineLoss:
     """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
 
     It is of the worse way, on the same queries, and negative if the stage does better.
-    `of_baseline` and `of_stage` are the metric in that way, of so many independent `queries`.
+    `of_baseline` and `of_stage` are the metric in that `way`, such as "text to video" ("" of items
+    of one modality), of so many independent `queries`.
     """
 
     baseline: str
@@ -374,6 +375,7 @@ class BaselineLoss:
     of_baseline: float
     of_stage: float
     queries: int
+    way: str
 
 
 def without_cosine(data: Embeddings) -> str | None:
@@ -429,4 +431,6 @@ def baseline_loss(
         ends = max(loss.value - most, -1.0), min(loss.value + most, 1.0)
         loss = Change(loss.value, min(loss.low, ends[0]), max(loss.high, ends[1]))
     key = metric.keys[way]
-    return BaselineLoss(*names, metric.label, loss, other.metrics[key], own.metrics[key], count)
+    figures = loss, other.metrics[key], own.metrics[key], count
+    said = way.replace("_", " ") if key.endswith(way) else ""
+    return BaselineLoss(*names, metric.label, *figures, said)

@@ -31,10 +31,18 @@ def worth_table(worth: Worth, title: str = "", footnote: str = "") -> tuple[Tabl
         Column("it is", help="the compiled model; not shown: the queries cannot tell"),
     )
     cells, kept = zip(*lines, strict=True)
-    made = make_table(
-        title, columns, cells, footnotes=[footnote] if footnote else (), sortable=False
-    )
+    said = "; ".join(filter(None, (footnote, _ways(worth))))
+    made = make_table(title, columns, cells, footnotes=[said] if said else (), sortable=False)
     return (made.named("worth", "verdict").keeping(kept),)
+
+
+def _ways(worth: Worth) -> str:
+    """The direction that each row is of; empty for items of one modality."""
+    rows = (("raw rows", worth.of_raw), ("float score", worth.of_float))
+    ways = {name: one.way for name, one in rows if one is not None and one.way}
+    if len(set(ways.values())) == 1:
+        return f"{next(iter(ways.values()))}, the worse direction"
+    return ", ".join(f"{name} {way}" for name, way in ways.items())
 
 
 def larger_gallery(worth: Worth) -> list[Sentence]:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+import torch
 from jsonschema import Draft202012Validator
 
 from cimtool.cli import cli
@@ -117,7 +118,41 @@ def test_init_says_what_it_does_not_know(
     assert set(found["unknown"]) == {"model.projectors", "score.poly", "data.calibration"}
     ran = cimtool("run")
     assert ran.status == 2
-    assert ran.sentence == "cimtool.toml: model.projectors is missing, which compile needs"
+    assert ran.sentence == (
+        "cimtool.toml: model.projectors is missing, which compile needs; `cimtool train` makes one"
+    )
+
+
+def test_init_with_rows_alone_says_how_a_model_is_made(here: Path, cimtool: Cimtool) -> None:
+    (here / "model.safetensors").unlink()
+    ran = cimtool("init")
+    assert ran.status == 2
+    command = "cimtool train --data calibration.npz --test 0.2 --model linear -o trained"
+    assert ran.sentence == (
+        "no checkpoint of a known layout lies here, nor two ONNX files; "
+        f"`{command}` makes one of these rows, and `cimtool init` in its folder goes on from there"
+    )
+    assert not (here / "cimtool.toml").exists()
+    torch.save({"head.weight": torch.zeros(2, 3)}, here / "own.pth")
+    assert "--projectors own.pth --calibration NPZ` shows how to export own.pth" in (
+        cimtool("init").sentence
+    )
+
+
+def test_the_folder_of_a_training_is_a_project(
+    here: Path, cimtool: Cimtool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 80, 6)).astype(np.float32)
+    np.savez(here / "rows.npz", text=rows[0], video=rows[0] + rows[1] / 4)
+    words = ("--test", "0.3", "--model", "linear", "-o", "trained")
+    assert cimtool("train", "--data", "rows.npz", *words).status == 0
+    monkeypatch.chdir(here / "trained")
+    assert cimtool("init").status == 0
+    values = values_of(here / "trained" / "cimtool.toml")
+    assert values["model"] == {"projectors": "model.pth"}
+    assert values["data"] == {"calibration": "calibration.npz", "measured": "test.npz"}
+    assert cimtool("compile", "--dry-run").status == 0
 
 
 def test_init_leaves_out_rows_of_another_width(here: Path, cimtool: Cimtool) -> None:

@@ -314,7 +314,9 @@ def test_points_have_no_scatter() -> None:
 
 def lost(baseline: str, value: float, low: float, high: float) -> BaselineLoss:
     change = Change(value, low, high)
-    return BaselineLoss(baseline, "polynomial", "R@1", change, 0.9, 0.9 - value, 1500)
+    return BaselineLoss(
+        baseline, "polynomial", "R@1", change, 0.9, 0.9 - value, 1500, "text to video"
+    )
 
 
 def test_a_surrogate_that_loses_against_the_plain_distance_is_a_fault_without_a_and_b() -> None:

@@ -320,7 +320,9 @@ def test_of_too_few_queries_no_interval_is_told() -> None:
 
 def loss(value: float, low: float, high: float) -> BaselineLoss:
     change = Change(value, low, high)
-    return BaselineLoss("other", "ONNX Runtime", "R@1", change, 0.5 + value, 0.5, 1500)
+    return BaselineLoss(
+        "other", "ONNX Runtime", "R@1", change, 0.5 + value, 0.5, 1500, "text to video"
+    )
 
 
 KNOWN = Worth(
@@ -348,7 +350,12 @@ def test_the_table_has_the_figures() -> None:
         "sampling, K by whole scores": ["10", "4 [3, 5]", "-", "WORSE"],
     }
     (table,) = worth_table(KNOWN, "here", "of 9 x 9")
-    assert (table.title, table.footnotes, table.level) == ("here", ("of 9 x 9",), "verdict")
+    assert (table.title, table.level) == ("here", "verdict")
+    assert table.footnotes == ("of 9 x 9; text to video, the worse direction",)
+    assert KNOWN.of_float is not None
+    apart = replace(KNOWN, of_float=replace(KNOWN.of_float, way="video to text"))
+    (other,) = worth_table(apart)
+    assert other.footnotes == ("raw rows text to video, float score video to text",)
     # Whole scores lead only if they stand otherwise.
     assert [row.essential for row in table.rows] == [True] * 4
     alike = replace(KNOWN, sampled=SampledAlike(K, 1500, Change(20, 15, 30), Change(40, 30, 50)))

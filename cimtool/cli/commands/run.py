@@ -143,7 +143,8 @@ def _context(
         missing = "" if error.param is None else str(error.param.name)
         places = {one.name: place for place, one in shared_options().items()}
         key = places.get(missing, f"{name}.{missing}")
-        raise CimError(f"{project.file}: {key} is missing, which {name} needs") from None
+        made = "; `cimtool train` makes one" if key == "model.projectors" else ""
+        raise CimError(f"{project.file}: {key} is missing, which {name} needs{made}") from None
     if not isinstance(made, CommandContext):
         raise TypeError(f"{name} is no command of records")
     return made
