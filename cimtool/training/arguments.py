@@ -108,7 +108,9 @@ class TrainingOptions(Record):
     held_out: float | None = optional(
         "Share of {data} to validate on, without {validation} (0.1).", "X", topic=Topic.DATA
     )
-    test: float | None = optional("Share of {data} to set aside for tests, as test.npz.", "X")
+    test: float | None = optional(
+        "Share of {data} to set aside for tests, as test.npz.", "X", topic=Topic.DATA
+    )
     model: str | None = optional(
         "trunk, two-branch, ... [default: the model of {start}, or trunk].", "NAME"
     )
@@ -136,6 +138,7 @@ class TrainingOptions(Record):
         "An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
         KeyValues(),
         flag="set",
+        topic=Topic.MODEL,
     )
 
 
@@ -154,7 +157,9 @@ class TrainOptions(TrainingOptions):
     validation: EmbeddingsLike | None = optional(
         "Pairs that choose the best epoch.", NPZ, topic=Topic.DATA
     )
-    resume: bool = option("Continue an interrupted run in this folder.", default=False)
+    resume: bool = option(
+        "Continue an interrupted run in this folder.", default=False, topic=Topic.RUNS
+    )
 
 
 class FineTuneOptions(BuildOptions, SettingOptions):
