@@ -209,7 +209,7 @@ def _record(name: str, schema: Mapping[str, Any]) -> str:
     heading = f"## {name}" if " " in name else f"(report-{name.lower()})=\n## `{name}`"
     required = schema.get("required", ())
     rows = [
-        (_code(key), _type(value), "always" if key in required else "where it is known")
+        (_code(key), _type(value), "always" if key in required else "if it is known")
         for key, value in schema.get("properties", {}).items()
     ]
     text = _markdown(schema.get("description", ""))
