@@ -22,7 +22,8 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
 from cimtool.cli.commands.targets import describe, describe_cam
-from cimtool.cli.group import Command
+from cimtool.cli.group import Command, long_name, records_by_command
+from cimtool.cli.project import shared_options
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.embedding.embed import EmbeddedRows
 from cimtool.experiments.evaluate import Evaluation
@@ -117,6 +118,31 @@ def _options(command: click.Command, context: click.Context, names: Any) -> list
     return [(_code(record[0]), _prose(record[1])) for record in records if record]
 
 
+def project_keys() -> str:
+    """The keys of a project file that commands share, and the tables of single commands."""
+    context = click.Context(cli, info_name="cimtool")
+    taking = dict(records_by_command(cli, context))
+    names = {tuple(path.command_path.split()[1:]): one for path, one in _walk(cli, context)}
+    rows = []
+    for key, shared in shared_options().items():
+        by_option: dict[str, list[str]] = {}
+        for words, options in taking.items():
+            for one in options.values():
+                if one.place == key:
+                    option = _called(names[words], one.name)
+                    by_option.setdefault(option, []).append(_code(" ".join(words)))
+        uses = [f"{_code(option)} of {', '.join(of)}" for option, of in by_option.items()]
+        rows.append((_code(key), _prose(shared.said()), "; ".join(uses)))
+    tables = ", ".join(_code(f"[{'.'.join(words)}]") for words in taking)
+    return f"{_table(('key', 'what it is', 'stands for'), rows)}\n\nTables of commands: {tables}."
+
+
+def _called(command: click.Command, name: str) -> str:
+    """A parameter of a command as its usage has it."""
+    (one,) = (one for one in command.params if one.name == name)
+    return long_name(one) if isinstance(one, click.Option) else str(one.metavar)
+
+
 def settings() -> str:
     """Every setting: its key in a settings file, its option, its place in a target's file."""
     tables = Overrides.model_json_schema(by_alias=True)["$defs"]
@@ -183,7 +209,7 @@ def _record(name: str, schema: Mapping[str, Any]) -> str:
     heading = f"## {name}" if " " in name else f"(report-{name.lower()})=\n## `{name}`"
     required = schema.get("required", ())
     rows = [
-        (_code(key), _type(value), "always" if key in required else "where it is known")
+        (_code(key), _type(value), "always" if key in required else "if it is known")
         for key, value in schema.get("properties", {}).items()
     ]
     text = _markdown(schema.get("description", ""))
@@ -296,6 +322,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "project-keys": project_keys,
     "settings": settings,
     "keys": keys,
     "target-list": target_list,

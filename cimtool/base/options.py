@@ -173,7 +173,9 @@ class Topic:
     DATA = "Data"
     OPTIMISATION = "Optimisation"
     FINE_TUNING = "Fine-tuning for a target"
+    RUNS = "Resuming, and grids"
     SHORTLIST = "The shortlist"
+    CHANGES = "Changes of a gallery"
     WORKERS = "Workers"
     WRITTEN = "What is written"
 

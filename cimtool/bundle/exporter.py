@@ -11,7 +11,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_room, check_way
 from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
-from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
+from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, Topic, option, optional
 from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.untrusted import memory_size
 from cimtool.bundle.bundle import Bundle, replaced_folder
@@ -95,13 +95,17 @@ class ExportOptions(DrawnDies):
     )
     format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
     output: Path = option("Folder of the files.", DIR, short="o")
-    layers: str | None = optional("Only these layers (default: all).", "PATTERN")
+    layers: str | None = optional(
+        "Only these layers (default: all).", "PATTERN", topic=Topic.WRITTEN
+    )
     inputs: EmbeddingsLike | None = optional(
         "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
     gallery: bool = option("Also export the gallery in the bundle's arrays.", default=False)
     max_size: str | None = optional(
-        "Most bytes that the files may take, such as 500M (default: 2 GB).", "SIZE"
+        "Most bytes that the files may take, such as 500M (default: 2 GB).",
+        "SIZE",
+        topic=Topic.WRITTEN,
     )
 
 

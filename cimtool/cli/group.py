@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from cimtool.cli.output import Output
 
 if TYPE_CHECKING:
     from cimtool.base.options import Option
-    from cimtool.cli.project import ProjectValue
+    from cimtool.cli.project import LeftOut, ProjectValue
 
 T = TypeVar("T")
 
@@ -130,9 +130,6 @@ LIMITS = "{limits}"
 PROJECT = "cimtool.toml"
 """The project file that commands look for in the current folder."""
 
-LeftOut = Callable[[Mapping[str, Any]], Collection[str]]
-"""The options that a project file does not give, by the texts of all options that are given."""
-
 
 class CommandContext(click.Context):
     """The context of a command, with the values that a project file gives."""
@@ -232,34 +229,22 @@ class Command(click.Command):
         CimError for a mistake in it.
         """
         texts, _, given = self.make_parser(ctx).parse_args(list(args))
-        counts = Counter(one for one in given if isinstance(one, click.Option))
-        for one, count in counts.items():
-            if count > 1 and not (one.multiple or one.is_flag or one.count):
-                name = long_name(one)
-                raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
+        _require_once(given, ctx)
         file = Path(texts.get("project") or PROJECT)
         if self.records is None or not isinstance(ctx, CommandContext) or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         if not texts.get("project") and not file.is_file():
             return super().parse_args(ctx, args)
-        from cimtool.cli.project import Project, require_files  # not for the help without a file
+        from cimtool.cli.project import read_values, require_files  # not for the help without one
 
-        project = Project.read(file, command_files())
+        typed = {str(one.name): texts[str(one.name)] for one in given if _is_typed(one, texts)}
         words = ctx.command_path.split()[1:]
-        typed = {
-            str(one.name): texts[str(one.name)]
-            for one in given
-            if isinstance(one, click.Option) or _is_given(texts[str(one.name)])
-        }
-        values = tuple(
-            one for one in project.given(words, self.records) if one.option.name not in typed
+        ctx.of_project = read_values(
+            file, command_files(), words, self.records, typed, self.left_out
         )
-        every = {one.option.name: one.text for one in values} | typed
-        left_out = self.left_out(every) if self.left_out else ()
-        ctx.of_project = tuple(one for one in values if one.option.name not in left_out)
         ctx.default_map = {one.option.name: one.text for one in ctx.of_project}
         rest = super().parse_args(ctx, args)
-        require_files(project, ctx.used)
+        require_files(file, ctx.used)
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -329,9 +314,18 @@ def records_by_command(
             yield (name,), command.records
 
 
-def _is_given(text: object) -> bool:
-    """True if an argument without a name has a text on the command line."""
-    return isinstance(text, str | tuple | list) and bool(text)
+def _require_once(given: Sequence[click.Parameter], ctx: click.Context) -> None:
+    """Raise UsageError for an option that is given twice, if one value would be lost."""
+    counts = Counter(one for one in given if isinstance(one, click.Option))
+    for one, count in counts.items():
+        if count > 1 and not (one.multiple or one.is_flag or one.count):
+            raise click.UsageError(f"{long_name(one)} is given {count} times; expected one", ctx)
+
+
+def _is_typed(one: click.Parameter, texts: Mapping[str, Any]) -> bool:
+    """True for a given option, and for an argument without a name that has a text."""
+    text = texts[str(one.name)]
+    return isinstance(one, click.Option) or (isinstance(text, str | tuple | list) and bool(text))
 
 
 def long_name(one: click.Parameter) -> str:

@@ -7,7 +7,7 @@ stand in the table of its command, such as `verify.samples`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,9 @@ from cimtool.base.toml_files import dotted, is_path, read_toml, unknown_key, val
 from cimtool.bundle.compilation import CompileOptions
 from cimtool.hardware.settings import SETTINGS, Overrides, overrides_in, setting_keys
 from cimtool.verification.options import VerifyOptions
+
+LeftOut = Callable[[Mapping[str, Any]], Collection[str]]
+"""The options that a project file does not give, by the texts of all options that are given."""
 
 Schema = Mapping[str, Any]
 
@@ -298,7 +301,27 @@ def _plain(value: Any) -> str:
     return value_text(value) if isinstance(value, bool) else str(value)
 
 
-def require_files(project: Project, given: Sequence[ProjectValue]) -> None:
+def read_values(
+    file: Path,
+    commands: Collection[str],
+    command: Sequence[str],
+    options: Mapping[str, Option],
+    typed: Mapping[str, Any],
+    left_out: LeftOut | None,
+) -> tuple[ProjectValue, ...]:
+    """Read the values that a project file gives a command, by its words, for its `options`.
+
+    `commands` are the names of all commands. It gives no option of the texts `typed`, which are on
+    the command line, and none that `left_out` names. Raises CimError for a mistake in the file.
+    """
+    project = Project.read(file, commands)
+    values = [one for one in project.given(command, options) if one.option.name not in typed]
+    texts = {one.option.name: one.text for one in values} | dict(typed)
+    unused = left_out(texts) if left_out else ()
+    return tuple(one for one in values if one.option.name not in unused)
+
+
+def require_files(project: Path, given: Sequence[ProjectValue]) -> None:
     """Raise CimError if a file to be read, which a project file names, does not exist."""
     for one in given:
         if one.option.name in WRITTEN or one.option.place in ("bundle", "report"):
@@ -308,7 +331,7 @@ def require_files(project: Project, given: Sequence[ProjectValue]) -> None:
         for file in one.files:
             if not file.exists():
                 raise CimError(
-                    f"{project.file}: {one.key} = {value_text(one.value)}: there is no file "
+                    f"{project}: {one.key} = {value_text(one.value)}: there is no file "
                     f"{file}; expected a path from the project file"
                 )
 

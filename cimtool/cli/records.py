@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,7 +37,10 @@ from cimtool.base.options import (
     options_of,
 )
 from cimtool.base.toml_files import parse_line
-from cimtool.cli.group import Command, FilePath, LeftOut, NameOf, OneOf, Parsed, long_name
+from cimtool.cli.group import Command, FilePath, NameOf, OneOf, Parsed, long_name
+
+if TYPE_CHECKING:
+    from cimtool.cli.project import LeftOut
 
 FORMS = "(.npz or .pt; or twice, .npy or .pt: text, then video)."
 

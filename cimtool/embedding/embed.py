@@ -19,7 +19,17 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_files, sha256, staged
 from cimtool.base.folders import alone_in
 from cimtool.base.json_files import plain_values
-from cimtool.base.options import FILE, OneName, Place, Record, Word, option, optional, takes
+from cimtool.base.options import (
+    FILE,
+    OneName,
+    Place,
+    Record,
+    Topic,
+    Word,
+    option,
+    optional,
+    takes,
+)
 from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.embedding.encoder import (
@@ -70,6 +80,7 @@ class EmbedOptions(Record):
         "N",
         at_least=1,
         default=SAVED,
+        topic=Topic.WRITTEN,
     )
 
 

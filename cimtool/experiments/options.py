@@ -48,6 +48,7 @@ class VerdictOptions(WithDistractors):
         "N",
         at_least=2,
         place="gallery",
+        topic=Topic.MEASUREMENT,
     )
     samples: int = option(
         "Monte Carlo samples per side of the verdict.",
@@ -65,6 +66,7 @@ class ObjectiveOption(Record):
         f"Cost to lower: {', '.join(COSTS)}, or a sum such as {EXAMPLE} of shares of what the "
         "first has.",
         Word("COST|COST=WEIGHT,..."),
+        topic=Topic.MEASUREMENT,
     )
 
 
@@ -141,6 +143,7 @@ class TuneOptions(
     grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
         GridValues("KEY=VALUE,...", example="adc_bits=5,6,8"),
+        topic=Topic.SETTINGS,
     )
     settings: File | None = optional(
         "Settings to start from (TOML).", FILE, place="settings", topic=Topic.SETTINGS

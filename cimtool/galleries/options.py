@@ -86,6 +86,7 @@ class CamOptions(NewGallery):
         "Content-addressable memory that finds a hybrid score's shortlist.",
         Word("NAME|FILE"),
         positional=True,
+        topic=Topic.SHORTLIST,
     )
 
 
@@ -93,11 +94,13 @@ class ChangeOptions(ProgrammedOptions):
     """The options of `change_gallery`."""
 
     add: EmbeddingsLike | None = optional(
-        "Embeddings whose video rows are added to the gallery.", FILES
+        "Embeddings whose video rows are added to the gallery.", FILES, topic=Topic.CHANGES
     )
-    remove: Sequence[int] = option("Ids of items to remove.", IntegerList(), default=())
+    remove: Sequence[int] = option(
+        "Ids of items to remove.", IntegerList(), default=(), topic=Topic.CHANGES
+    )
     replace: Replacement | None = optional(
-        "Ids of items to replace, and their new video rows.", IdsAndRows()
+        "Ids of items to replace, and their new video rows.", IdsAndRows(), topic=Topic.CHANGES
     )
     chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
 

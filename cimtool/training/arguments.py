@@ -138,6 +138,7 @@ class TrainingOptions(Record):
         "An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
         KeyValues(),
         flag="set",
+        topic=Topic.MODEL,
     )
 
 
@@ -156,7 +157,9 @@ class TrainOptions(TrainingOptions):
     validation: EmbeddingsLike | None = optional(
         "Pairs that choose the best epoch.", NPZ, topic=Topic.DATA
     )
-    resume: bool = option("Continue an interrupted run in this folder.", default=False)
+    resume: bool = option(
+        "Continue an interrupted run in this folder.", default=False, topic=Topic.RUNS
+    )
 
 
 class FineTuneOptions(BuildOptions, SettingOptions):

@@ -12,7 +12,7 @@ from cimtool.cli import cli, run
 from cimtool.cli.group import EVERY_COMMAND, Command
 
 Printed = pytest.CaptureFixture[str]
-MOST_USUAL = 16
+MOST_USUAL = 13
 """The most options in a short help, with the four of every command."""
 
 
@@ -69,8 +69,12 @@ def test_a_first_user_sees_a_model_its_rows_a_target_and_a_folder(capsys: Printe
     assert "Hardware settings (30)" in " ".join(short.split())
 
 
-def test_options_of_fine_tuning_are_one_topic(capsys: Printed) -> None:
-    _, whole = helps("train", capsys)
+def test_a_first_training_takes_pairs_a_folder_a_model_and_a_loss(capsys: Printed) -> None:
+    short, whole = helps("train", capsys)
+    first = ["--data", "--output", "--model", "--loss", "--poly", "--start", "--epochs"]
+    assert shown(short)[:-4] == first
     topic = whole.partition("\nFine-tuning for a target:\n")[2].partition("\n\n")[0]
-    assert {"--adc-bits", "--head", "--calibration", "--settings"} <= set(shown(topic))
-    assert "--hardware" not in shown(topic)
+    fine_tuning = {"--hardware", "--adc-bits", "--head", "--calibration", "--settings"}
+    assert fine_tuning <= set(shown(topic))
+    topic = whole.partition("\nResuming, and grids:\n")[2].partition("\n\n")[0]
+    assert shown(topic) == ["--resume", "--grid"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import shutil
 import textwrap
 import tomllib
@@ -19,8 +21,8 @@ from jsonschema import Draft202012Validator
 from cimtool.cli import cli
 from cimtool.cli.commands import init
 from cimtool.cli.commands import run as run_command
-from cimtool.cli.group import Command, CommandContext, records_by_command
-from cimtool.cli.project import shared_options
+from cimtool.cli.group import Command, CommandContext, command_files, records_by_command
+from cimtool.cli.project import read_values, shared_options
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINT = ROOT / "tests/golden/checkpoints/small-trunk.safetensors"
@@ -262,6 +264,28 @@ def test_training_takes_no_build_without_hardware(write: Write, cimtool: Cimtool
     assert 'loss "no-such-loss" is not known' in ran.err
 
 
+def keys_of(command: str, *words: str) -> list[str]:
+    """The keys of the project file that a command takes."""
+    found = cli.get_command(click.Context(cli), command)
+    assert found is not None
+    context = found.make_context(command, [*words], click.Context(cli, info_name="cimtool"))
+    assert isinstance(context, CommandContext)
+    return [one.key for one in context.used]
+
+
+def test_training_with_hardware_takes_its_own_target(write: Write) -> None:
+    write(PROJECT + '[train]\nhardware = "ideal"\n')
+    keys = keys_of("train", "--data", "eval.npz", "-o", "run")
+    assert sorted(keys) == ["data.calibration", "settings", "train.hardware"]
+
+
+def test_a_cost_takes_rows_with_a_gallery_alone(write: Write) -> None:
+    write(PROJECT)
+    assert keys_of("cost") == ["bundle", "report"]
+    write(f"gallery = 100\n{PROJECT}")
+    assert sorted(keys_of("cost")) == ["bundle", "data.measured", "gallery", "report"]
+
+
 def test_a_target_of_the_file_gives_way_to_those_of_a_grid(write: Write, cimtool: Cimtool) -> None:
     write(PROJECT)
     ran = cimtool("sweep", "--grid", "target=no-such-chip")
@@ -324,6 +348,21 @@ def test_a_mistake_in_the_file_is_one_sentence(
 def test_a_file_that_is_not_there(here: Path, cimtool: Cimtool) -> None:
     assert "gone.toml" in cimtool("compile", "--project", "gone.toml").sentence
     assert "cimtool init" in cimtool("run").sentence
+
+
+def test_the_page_says_which_commands_take_which_key(write: Write) -> None:
+    plain = {"gallery": "100", "budgets": "{ r1_loss = 0.02 }", "score.head": '"csd"'}
+    plain |= {"score.a": "1.0", "score.b": "1.0", "model.ignore_uncertainty": "true"}
+    values = dict.fromkeys(shared_options(), '"x"') | plain
+    write("".join(f"{key} = {value}\n" for key, value in values.items()))
+    table = runpy.run_path(str(ROOT / "docs/made_from_code.py"))["PARTS"]["project-keys"]()
+    said = dict(re.findall(r"^\| `(\S+)` \| .* \| (.*) \|$", table, re.M))
+    assert set(said) == set(shared_options())
+    for words, options in records_by_command(cli, click.Context(cli)):
+        assert f"`[{'.'.join(words)}]`" in table
+        file = Path("cimtool.toml")
+        taken = {one.key for one in read_values(file, command_files(), words, options, {}, None)}
+        assert taken == {key for key, uses in said.items() if f"`{' '.join(words)}`" in uses}
 
 
 # the schema

@@ -12,7 +12,7 @@ from cimtool.ir.source import Inclusion
 from cimtool.passes.separable import PairFunction, SeparableFit, fit_antisymmetric
 
 SHARE = 2.0**-9
-PAGE = (Path(__file__).parents[2] / "docs" / "heads.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "benchmarks" / "quantization.md").read_text("utf-8")
 
 
 def values(
@@ -58,7 +58,7 @@ def test_too_few_terms_are_no_fit() -> None:
     assert fit_antisymmetric(Inclusion.weight, 0.0, 4.0, SHARE, 2) is None
 
 
-def test_the_page_on_heads_has_these_figures() -> None:
+def test_the_table_of_products_has_these_figures() -> None:
     lines = PAGE[PAGE.index("| log-variances span") :].splitlines()[2:8]
     for line in lines:
         span, prior, weight, errors = (cell.strip() for cell in line.strip("|").split("|"))

@@ -50,13 +50,14 @@ class PointOptions(Record):
         "weight-decay, optimizer, seed, or an option of {options}; may repeat.",
         Words("KEY=V,V,V"),
         default=(),
+        topic=Topic.RUNS,
     )
 
 
 class HardwareOptions(ModelOptions, SettingOptions, topic=Topic.FINE_TUNING):
     """Options of `train` for fine-tuning."""
 
-    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET", topic="")
+    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET")
     calibration: EmbeddingsLike | None = optional(
         "With {hardware}: embeddings that decide the ranges.",
         EMBEDDINGS,
