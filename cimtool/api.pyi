@@ -734,7 +734,8 @@ def train(
     An `output` that ends in `.pth` is the best checkpoint; its folder is the run's.
 
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
-    keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
+    keeps the best; a share `test` is set aside first, as `test.npz`, and some of the other pairs
+    are written beside it for a compilation, as `calibration.npz`. `model` (trunk, or that of
     `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;
     `options` their fields by `model.<field>` and `loss.<field>`. `optimizer` is adamw or sgd,
     `device` `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With `resume` it goes
@@ -747,7 +748,7 @@ def train(
     * `output`: Folder of the run, or its best checkpoint (.pth).
     * `modalities`: Arrays of data to use as text and video, such as text,audio.
     * `held_out`: Share of data to validate on, without validation (0.1).
-    * `test`: Share of data to set aside for tests, as test.npz.
+    * `test`: Share of data to set aside for tests, as test.npz; calibration.npz has others.
     * `model`: trunk, two-branch, ... [default: the model of start, or trunk].
     * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
     * `poly`: The polynomial to train on.
@@ -1279,7 +1280,7 @@ def train_grid(
     * `output`: Folder of the results.
     * `modalities`: Arrays of data to use as text and video, such as text,audio.
     * `held_out`: Share of data to validate on, without validation (0.1).
-    * `test`: Share of data to set aside for tests, as test.npz.
+    * `test`: Share of data to set aside for tests, as test.npz; calibration.npz has others.
     * `model`: trunk, two-branch, ... [default: the model of start, or trunk].
     * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
     * `poly`: The polynomial to train on.

@@ -12,7 +12,15 @@ from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.crossings import MOST, CheapestFrom
 from cimtool.costs.price_errors import times_text
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import BUILT, ENOUGH, GalleryWay, WayKind, cheapest, times
+from cimtool.costs.ways import (
+    BUILT,
+    ENOUGH,
+    GalleryWay,
+    WayKind,
+    cheapest,
+    least_known_price,
+    times,
+)
 from cimtool.passes.gallery import DEFAULT_SHORTLIST
 from cimtool.reference.list_share import ListShare
 from cimtool.report.document import Sentence, Tone
@@ -82,7 +90,8 @@ def _at_once(found: BundleCost, before: str = ", ") -> str:
 def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
     """The answer, and the cheapest way of these `among` so many items beside the other side's.
 
-    One side is the compiled model on its target (BUILT), the other is all else.
+    One side is the compiled model on its target (BUILT), the other is all else. If the answer is
+    open, it names what would have to be known better.
     """
     least = cheapest(ways)
     if not least:
@@ -103,6 +112,8 @@ def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence
         shown = [first] if len(built) > 1 else least
         against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
         text += f'"{rival.way}" takes {times_text(ratio)} the energy of "{against.way}"'
+        if len(built) > 1:
+            text += f"; least known is the energy of {least_known_price(rival, against)}"
     return [Sentence(f"{text}.", "verdict", tone)]
 
 

@@ -41,15 +41,30 @@ PriceEnds = tuple[float, float]
 def ratio(above: EnergyByPrice, below: EnergyByPrice) -> Change:
     """An energy as a multiple of another; prices of one name are common to both."""
     totals = tuple(sum(one.value for one in energy.values()) for energy in (above, below))
-    up, down = list[PriceEnds](), list[PriceEnds]()
-    for name in dict.fromkeys((*above, *below)):
-        parts = above.get(name, NOT_PRICED), below.get(name, NOT_PRICED)
-        ends = _moved(parts, totals), _beyond(parts, totals, setup_width())
-        up.append(max(ends, key=max))
-        down.append(min(ends, key=min))
+    ends = _ends_by_price(above, below)
+    up, down = [one for one, _ in ends.values()], [one for _, one in ends.values()]
     value = totals[0] / totals[1]
     fall = _rise([(_quotient(1.0, low), _quotient(1.0, high)) for low, high in down])
     return Change(value, value / fall, value * _rise(up))
+
+
+def least_known(above: EnergyByPrice, below: EnergyByPrice) -> str:
+    """The price that widens the interval of the `ratio` most."""
+    ends = _ends_by_price(above, below)
+    return max(ends, key=lambda name: _quotient(max(ends[name][0]), min(ends[name][1])))
+
+
+def _ends_by_price(
+    above: EnergyByPrice, below: EnergyByPrice
+) -> dict[str, tuple[PriceEnds, PriceEnds]]:
+    """The factors by which each price raises the ratio most, and by which it lowers it most."""
+    totals = tuple(sum(one.value for one in energy.values()) for energy in (above, below))
+    found = {}
+    for name in dict.fromkeys((*above, *below)):
+        parts = above.get(name, NOT_PRICED), below.get(name, NOT_PRICED)
+        ends = _moved(parts, totals), _beyond(parts, totals, setup_width())
+        found[name] = max(ends, key=max), min(ends, key=min)
+    return found
 
 
 def _moved(parts: tuple[Change, Change], totals: tuple[float, ...]) -> PriceEnds:

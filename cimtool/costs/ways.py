@@ -12,7 +12,7 @@ from cimtool.base.intervals import Change
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.price_errors import EnergyByPrice, ratio
+from cimtool.costs.price_errors import EnergyByPrice, least_known, ratio
 from cimtool.costs.scored_pairs import ScoredPairs
 from cimtool.costs.totals import NOTHING, Quantity
 
@@ -162,6 +162,12 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     low = 0.0 if other.energy_pj.lower_bound else found.low
     high = math.inf if one.energy_pj.lower_bound else found.high
     return Change(found.value, low, high)
+
+
+def least_known_price(one: GalleryWay, other: GalleryWay) -> str:
+    """The part of the energies whose price leaves their multiple widest: `arrays`, or a machine."""
+    name = least_known(_by_price(one), _by_price(other))
+    return "digital operations" if name == "digital" else name
 
 
 def _by_price(way: GalleryWay) -> EnergyByPrice:

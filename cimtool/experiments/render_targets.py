@@ -69,7 +69,16 @@ def summary(found: TargetComparison) -> Iterator[Sentence]:
     names = list(dict.fromkeys(row.target for row in found.within))
     every = len(dict.fromkeys(row.target for row in found.rows))
     if not names:
-        yield Sentence(f"No target of {every} keeps {held}.", "verdict", "bad")
+        open_ = dict.fromkeys(row.target for row in found.rows if row.maybe)
+        if open_:
+            yield Sentence(
+                f"No target of {every} is shown to keep {held}; whether {', '.join(open_)} "
+                f"{'does' if len(open_) == 1 else 'do'} is open: the intervals reach within, and "
+                "more queries narrow them.",
+                "verdict",
+            )
+        else:
+            yield Sentence(f"No target of {every} keeps {held}.", "verdict", "bad")
         return
     priced = [row for row in found.within if row.priced]
     said = f"{len(names)} of {counted(every, 'target')} keep{'s' * (len(names) == 1)} {held}"

@@ -71,6 +71,13 @@ class TargetRow:
         return self.kept and all(n in ends and within(ends[n][1], most) for n, most in limits)
 
     @property
+    def maybe(self) -> bool:
+        """True if it keeps the budget, or if other queries may show that it does."""
+        ends = self.outcome.intervals
+        limits = self.budget.limits.items()
+        return self.kept or all(n in ends and within(ends[n][0], most) for n, most in limits)
+
+    @property
     def priced(self) -> bool:
         """True if every part of a query has an energy."""
         cost = self.outcome.cost

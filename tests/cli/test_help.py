@@ -71,7 +71,7 @@ def test_a_first_user_sees_a_model_its_rows_a_target_and_a_folder(capsys: Printe
 
 def test_a_first_training_takes_pairs_a_folder_a_model_and_a_loss(capsys: Printed) -> None:
     short, whole = helps("train", capsys)
-    first = ["--data", "--output", "--model", "--loss", "--poly", "--start", "--epochs"]
+    first = ["--data", "--output", "--test", "--model", "--loss", "--poly", "--start", "--epochs"]
     assert shown(short)[:-4] == first
     topic = whole.partition("\nFine-tuning for a target:\n")[2].partition("\n\n")[0]
     fine_tuning = {"--hardware", "--adc-bits", "--head", "--calibration", "--settings"}

@@ -9,6 +9,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.intervals import Change
+from cimtool.costs.accuracy import WayAccuracy
 from cimtool.costs.crossings import CheapestFrom
 from cimtool.costs.instead import (
     by_size_text,
@@ -74,7 +75,7 @@ def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
     (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
     assert said.text == (
         'Whether compute-in-memory pays among 7,000 items is open: "the digital" takes 1.5 times '
-        '(0.75 to 3) the energy of "the GPU".'
+        '(0.75 to 3) the energy of "the GPU"; least known is the energy of A100.'
     )
     assert said.tone == ""
     assert cheapest_sentence((), "7 items") == []
@@ -112,6 +113,14 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     assert unmeasured_text(found) == (
         'R@1 of "build, shortlist of 100" is not measured; `cimtool cost --data NPZ` of a bundle '
         "by `cimtool compile --score-mapping hybrid` measures it."
+    )
+    # With data at hand, whose list is too short, it says what would do.
+    vars(found)["pairs"] = object()
+    vars(found)["accuracy"] = WayAccuracy({}, 20, "eval.npz")
+    assert unmeasured_text(found) == (
+        'R@1 of "build, shortlist of 100" is not measured; in a bundle by `cimtool compile '
+        "--score-mapping hybrid` it is, with a list of at least 5,000,000, or at least 1,000,000 "
+        "items to measure on."
     )
     short = replace(unknown, unmeasured="of 9 items it is fewer than one of the 2")
     vars(found)["ways"] = tuple((measured | {"shortlist": short}).values())

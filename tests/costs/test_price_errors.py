@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.intervals import Change
-from cimtool.costs.price_errors import EnergyByPrice, ratio, times_text
+from cimtool.costs.price_errors import EnergyByPrice, least_known, ratio, times_text
 from cimtool.costs.silicon import setup_width
 from cimtool.costs.totals import Cost, PartShare, Quantity, independent
 
@@ -39,6 +39,15 @@ def test_what_is_left_of_a_common_price_counts_once() -> None:
     )
     # At the lowest 15 / 5 = 3, at the highest 40 / 30.
     assert (found.value, found.low, found.high) == pytest.approx((2, 4 / 3, 3))
+
+
+def test_the_price_that_leaves_most_open_is_named() -> None:
+    gpu, arrays = Change(10, 5, 20), Change(8, 1, 90)
+    assert least_known({"GPU": gpu}, {"arrays": arrays, "memory": Change(1, 0.5, 2)}) == "arrays"
+    assert least_known({"GPU": gpu}, {"arrays": Change(8, 7, 9)}) == "GPU"
+    # What both do alike cancels, however little its price is known.
+    both = {"memory": Change(10, 0, 1e6)}
+    assert least_known(both | {"GPU": gpu}, both | {"arrays": Change(8, 7, 9)}) == "GPU"
 
 
 def test_prices_of_one_way_alone_add_in_squares_and_two_ways_multiply() -> None:

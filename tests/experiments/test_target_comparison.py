@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.engine import PointsFailed
-from cimtool.experiments.render_targets import target_table
+from cimtool.experiments.render_targets import summary, target_table
 from cimtool.experiments.target_comparison import TargetComparison, TargetRow
 from cimtool.report.terminal import terminal
 
@@ -159,3 +160,21 @@ def test_rows_are_sorted_and_a_reason_is_kept(made: Callable[..., Outcome]) -> N
     assert [one.kept for one in rows.values()] == [True, True, True, False, False]
     assert rows["cannot"].reason == "too few bits"
     assert not rows["cheap"].surely  # there is no interval
+    over = rows["over"].outcome
+    for low, maybe in ((0.0, True), (0.02, False)):
+        reaching = replace(over, intervals={"r1_loss": (low, 0.9)})
+        assert replace(rows["over"], outcome=reaching).maybe == maybe
+    assert not rows["cannot"].maybe
+
+
+def test_a_budget_that_more_queries_may_show_to_be_kept_is_open(
+    compared: TargetComparison, made: Callable[..., Outcome]
+) -> None:
+    outcome = replace(made(0.5, energy_pj=5.0), intervals={"r1_loss": (0.0, 0.9)})
+    row = TargetRow("d", "digital", outcome, DriftBudget({"r1_loss": 0.01}))
+    found = replace(compared, budget=row.budget)
+    vars(found)["rows"] = [row]
+    (said,) = summary(found)
+    assert (said.level, said.tone) == ("verdict", "")
+    assert said.text.startswith("No target of 1 is shown to keep ")
+    assert "; whether d does is open: the intervals reach within, and more queries" in said.text
