@@ -289,18 +289,15 @@ class BitSolver:
                 "costs, in the mean, keep it on the rows that chose, but have "
                 f"{_in_words(missed.errors[1])} on the others, so dearer ones were taken"
             )
+        error = (
+            f"{criterion.metric} is {told} from {of} on {len(against)} x {against.shape[1]} pairs "
+            f"of calibration rows that did not choose{asked}"
+        )
         if found is self.given:
-            yield f"drift {goal.text}: no bits do better than those given, which are kept"
-        yield (
-            f"bits by drift {goal.text}: {criterion.metric} is {told} from {of} on "
-            f"{len(against)} x {against.shape[1]} pairs of calibration rows that did not "
-            f"choose{asked}; with the bits as given it is {given}"
-        )
-        costs = "; ".join(
-            f"{name}: {self.given.costs[name]:,.0f} -> {cost:,.0f}"
-            for name, cost in found.costs.items()
-        )
-        yield f"costs of a text and a video, as given and as chosen: {costs}"
+            yield f"drift {goal.text}: no bits do better than those given, which are kept; {error}"
+        else:
+            yield f"bits by drift {goal.text}: {error}; with the bits as given it is {given}"
+            yield f"costs of a text and a video: {self._changes(found)}"
         pairs = (f"{name} {one} x {two}" for name, (one, two) in self._options(found.bits).items())
         yield f"bits of weights x inputs, of mu x variance: {', '.join(pairs)}"
         for words, factor in (("half", 0.25), ("twice", 4.0)):
@@ -311,6 +308,21 @@ class BitSolver:
                     f"{words} the error of the bits is predicted at {share:.2f} times these costs, "
                     "in the mean"
                 )
+
+    def _changes(self, found: CompiledBits) -> str:
+        """The costs that differ from those of the given bits, and the names of all others."""
+        same, changed = list[str](), list[str]()
+        for name, cost in found.costs.items():
+            before, unit = self.given.costs[name], " pJ" if name == "energy" else ""
+            if round(before) == round(cost):
+                same.append(name)
+            else:
+                changed.append(f"{name} {cost:,.0f}{unit} in place of {before:,.0f}{unit}")
+        if same:
+            changed.append(
+                f"the same {' and '.join(filter(None, (', '.join(same[:-1]), same[-1])))}"
+            )
+        return ", ".join(changed)
 
     def _missed_elsewhere(self, found: CompiledBits) -> CompiledBits | None:
         """The dearest round below `found` that keeps the goal only on the rows that choose."""
