@@ -54,8 +54,8 @@ def _ranked(worth: Worth) -> Iterator[WorthRow]:
     """The comparisons of R@1 or mAP."""
     if worth.of_raw is not None:
         yield _loss(f"raw rows in int8, {worth.of_raw.metric} %", worth.of_raw), True
-    if worth.larger is not None and worth.larger.gain is not None:
-        yield _larger(worth.larger, worth.against_raw or "not shown"), True
+    if worth.larger is not None:
+        yield _larger(worth.larger, worth.against_raw), True
     if worth.of_float is not None:
         yield _loss(f"float score, {worth.of_float.metric} %", worth.of_float), True
 
@@ -77,16 +77,15 @@ def _points(gain: Change, sure: bool) -> Cell:
     return Cell(f"{100 * gain.value:+.1f}", gain.value, ends)
 
 
-def _larger(one: LargerGallery, standing: Standing) -> list[Content]:
-    raw = None if one.raw is None else percent(one.raw.value)
-    change = None if one.gain is None else _points(one.gain, one.queries >= LEAST_QUERIES)
-    return [
-        f"among {one.items:,} items",
-        raw,
-        percent(one.compiled.value),
-        change,
-        _cell_of(standing),
-    ]
+def _larger(one: LargerGallery, standing: Standing | None) -> list[Content]:
+    """R@1 of texts, extrapolated; without raw rows it has its own interval."""
+    name, sure, found = f"among {one.items:,} items", one.queries >= LEAST_QUERIES, one.compiled
+    if one.raw is None or one.gain is None:
+        ends = percent_range(found.low, found.high) if sure else ""
+        return [f"{name}, R@1 %", None, Cell(percent(found.value), found.value, ends), None, None]
+    change = _points(one.gain, sure)
+    figures = percent(one.raw.value), percent(found.value)
+    return [name, *figures, change, _cell_of(standing or "not shown")]
 
 
 def _sampled(worth: Worth) -> Iterator[WorthRow]:

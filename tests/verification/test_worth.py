@@ -411,6 +411,8 @@ def test_few_queries_are_too_few_in_a_larger_gallery_too() -> None:
     assert (few.against_raw, enough.against_raw) == ("not shown", "better")
     assert few.sentence.endswith("its float score. 5 queries are too few to be sure of R@1.")
     assert enough.sentence.endswith("better than raw rows in int8 among 10,000 items.")
+    alone = replace(KNOWN, larger=LargerGallery(10_000, LEAST_QUERIES, share, None, None, 0.0))
+    assert rows(alone)["among 10,000 items, R@1 %"] == ["-", "50.0 [40.0, 60.0]", "-", "-"]
 
 
 ENDS = st.lists(st.floats(0, 1e6), min_size=3, max_size=3).map(sorted)
