@@ -431,6 +431,12 @@ def baseline_loss(
         ends = max(loss.value - most, -1.0), min(loss.value + most, 1.0)
         loss = Change(loss.value, min(loss.low, ends[0]), max(loss.high, ends[1]))
     key = metric.keys[way]
-    figures = loss, other.metrics[key], own.metrics[key], count
-    said = way.replace("_", " ") if key.endswith(way) else ""
-    return BaselineLoss(*names, metric.label, *figures, said)
+    return BaselineLoss(
+        *names,
+        metric.label,
+        loss,
+        of_baseline=other.metrics[key],
+        of_stage=own.metrics[key],
+        queries=count,
+        way=way.replace("_", " ") if key.endswith(way) else "",
+    )

@@ -143,8 +143,8 @@ def _context(
         missing = "" if error.param is None else str(error.param.name)
         places = {one.name: place for place, one in shared_options().items()}
         key = places.get(missing, f"{name}.{missing}")
-        made = "; `cimtool train` makes one" if key == "model.projectors" else ""
-        raise CimError(f"{project.file}: {key} is missing, which {name} needs{made}") from None
+        remedy = "; `cimtool train` makes one" if key == "model.projectors" else ""
+        raise CimError(f"{project.file}: {key} is missing, which {name} needs{remedy}") from None
     if not isinstance(made, CommandContext):
         raise TypeError(f"{name} is no command of records")
     return made
