@@ -125,7 +125,10 @@ def layout_fields() -> dict[str, str]:
         "tables.NAME": TableLayout,
         "layers.LAYER": LayerLayout,
     }
-    models = {"": LayoutFile, **{f"{path}.": model for path, model in inner.items()}}
+    models: dict[str, type[TomlTable]] = {
+        "": LayoutFile,
+        **{f"{path}.": model for path, model in inner.items()},
+    }
     return {
         f"{path}{name}": field.description
         for path, model in models.items()
