@@ -119,19 +119,16 @@ class LayoutFile(TomlTable):
 
 def layout_fields() -> dict[str, str]:
     """What each field of `layout.json` is, by its path; a name in capitals stands for several."""
-    inner = {
-        "files.NAME": NumberLayout,
-        "cells": CellsLayout,
-        "tables.NAME": TableLayout,
-        "layers.LAYER": LayerLayout,
-    }
-    models: dict[str, type[TomlTable]] = {
-        "": LayoutFile,
-        **{f"{path}.": model for path, model in inner.items()},
-    }
+    models: tuple[tuple[str, type[TomlTable]], ...] = (
+        ("", LayoutFile),
+        ("files.NAME.", NumberLayout),
+        ("cells.", CellsLayout),
+        ("tables.NAME.", TableLayout),
+        ("layers.LAYER.", LayerLayout),
+    )
     return {
         f"{path}{name}": field.description
-        for path, model in models.items()
+        for path, model in models
         for name, field in model.model_fields.items()
         if field.description is not None
     }
