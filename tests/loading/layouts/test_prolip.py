@@ -154,6 +154,14 @@ def test_a_missing_scale_or_bias_is_named_unless_a_and_b_are_given(
     assert ModelSource(file, a=3.0, b=2.0).for_rows(DATA.rows()).load().head == Csd(3.0, 2.0)
 
 
+def test_a_scale_of_two_numbers_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, logit_scale=torch.zeros(2))
+    with pytest.raises(
+        CimError, match=rf"^{file}: logit_scale has shape \[2\]; expected one number"
+    ):
+        ModelSource(file).for_rows(DATA.rows()).load()
+
+
 @pytest.mark.parametrize(
     ("modality", "width", "said"),
     [
