@@ -142,6 +142,23 @@ def test_an_uncertainty_of_another_width_is_refused(
         ModelSource(file).for_rows(DATA.rows()).load()
 
 
+def test_a_missing_bias_is_named_by_its_key(tmp_path: Path) -> None:
+    tensors = prolip(SMALL, DATA)
+    del tensors["text.text_uncertainty_projection.bias"]
+    file = saved(tmp_path, tensors)
+    said = rf"^{file}: text\.text_uncertainty_projection\.bias is missing \(expected shape \[24\]\)"
+    with pytest.raises(CimError, match=said):
+        ModelSource(file).for_rows(DATA.rows()).load()
+
+
+def test_an_uncertainty_of_one_side_alone_is_refused(tmp_path: Path) -> None:
+    tensors = prolip(SMALL, DATA)
+    left = {name: one for name, one in tensors.items() if "visual.uncertainty" not in name}
+    said = 'text.text_projection has layout "prolip" and visual.proj has "projection"; expected one'
+    with pytest.raises(CimError, match=said):
+        ModelSource(saved(tmp_path, left)).for_rows(DATA.rows()).load()
+
+
 @pytest.mark.parametrize("name", ["logit_scale", "logit_bias"])
 def test_a_missing_scale_or_bias_is_named_unless_a_and_b_are_given(
     tmp_path: Path, name: str
