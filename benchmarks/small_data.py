@@ -126,8 +126,9 @@ def figures(train: Rows, chooses: Rows, test: Rows, folder: Path) -> Figures:
                     (slice(half), slice(half, None)))  # fmt: skip
     frozen, unseen = mapped(maps, frozen, with_right(test))
     posthoc: dict[str, Path | cimtool.ModelSource] = {}
+    batch = min(64, half // 2)
     for name, options in POSTHOC.items():
-        run = cimtool.train(frozen, folder / name, model="posthoc", **options)
+        run = cimtool.train(frozen, folder / name, model="posthoc", batch=batch, **options)
         posthoc[f"{name}: {CSD}"] = cimtool.ModelSource(run.model, head="csd")
     return found | measured("posthoc", posthoc, unseen, raw="the frozen rows by cosine")
 
