@@ -10,9 +10,12 @@ the least log loss on the tenth, and compiled with 8 bits by `csd`. `--model pos
 encoder as it is: the linear maps of half of the pairs, at unit norm; the other half trains it.
 
 Selective retrieval is AURC: the mean share of wrong first items among the queries that the score is
-surest of. In brackets: Student's 95% interval of the mean over splits; the pairs that are set aside
-overlap between splits, so it is a little narrow. `--first` is the first split's number, and
-`--json` a file of the figures, to which a later call adds its splits.
+surest of. The conformal set of a text is all images that score at least as high as a threshold,
+which 90% of right pairs reach: one half of the pairs that are set aside gives the threshold for the
+texts of the other half (`cimtool/reference/conformal.py`). In brackets: Student's 95% interval of
+the mean over splits; the pairs that are set aside overlap between splits, so it is a little narrow.
+`--first` is the first split's number, and `--json` a file of the figures, to which a later call
+adds its splits.
 """
 
 from __future__ import annotations
@@ -33,12 +36,17 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import read_towers
 from cimtool.reference.bootstrap import students
+from cimtool.reference.conformal import conformal_bound
 from cimtool.reference.measures import WAYS
 from cimtool.reference.retrieval import retrieval
 from cimtool.reference.truth import truth_of
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.sigmoid import fitted_sigmoid
 
 PENALTY = 1.0
+
+COVERAGE = 0.9
+"""The share of texts whose right image is to be in their conformal set."""
 
 TARGET = "isaac-rram-128"
 BITS: dict[str, Any] = {"weight_bits": 8, "input_bits": 8, "activation_bits": 8, "feature_bits": 8}
@@ -89,8 +97,12 @@ def figures(train: Rows, chooses: Rows, test: Rows, folder: Path) -> Figures:
     """The metrics of each way on the pairs of `test`."""
     n = len(test["text"])
     pairs = {name: np.concatenate([train[name], chooses[name]]) for name in train}
-    found = {
-        f"{RIDGE}, by cosine": retrieval(ridge_scores(pairs, test), truth_of(np.arange(n), None, n))
+    cosines = ridge_scores(pairs, test)
+    found: Figures = {
+        f"{RIDGE}, by cosine": {
+            **retrieval(cosines, truth_of(np.arange(n), None, n)),
+            **conformal_sets(cosines),
+        }
     }
     kinds: Mapping[str, dict[str, Any]] = {LINEAR: {"model": "linear"}, DEFAULT: {}}
     for name, options in kinds.items():
@@ -114,8 +126,9 @@ def figures(train: Rows, chooses: Rows, test: Rows, folder: Path) -> Figures:
                     (slice(half), slice(half, None)))  # fmt: skip
     frozen, unseen = mapped(maps, frozen, with_right(test))
     posthoc: dict[str, Path | cimtool.ModelSource] = {}
+    batch = min(64, half // 2)
     for name, options in POSTHOC.items():
-        run = cimtool.train(frozen, folder / name, model="posthoc", **options)
+        run = cimtool.train(frozen, folder / name, model="posthoc", batch=batch, **options)
         posthoc[f"{name}: {CSD}"] = cimtool.ModelSource(run.model, head="csd")
     return found | measured("posthoc", posthoc, unseen, raw="the frozen rows by cosine")
 
@@ -129,10 +142,38 @@ def measured(
     name: str, sources: Mapping[str, Path | cimtool.ModelSource], rows: Rows, raw: str = ""
 ) -> Figures:
     """The metrics of sources on rows, by `name` and theirs; with `raw` those of the rows too."""
-    scores = cimtool.evaluate(rows, *sources.values(), resamples=2).scores
-    names = [*sources, *([raw] if raw else [])]
+    evaluated = cimtool.evaluate(rows, *sources.values(), resamples=2).scores
+    matrices = {one: scores_of(source, rows) for one, source in sources.items()}
+    if raw:
+        matrices[raw] = rows["text"] @ rows["image"].T
     return {
-        f"{name}, {one}": dict(score.metrics) for one, score in zip(names, scores, strict=bool(raw))
+        f"{name}, {one}": {**score.metrics, **conformal_sets(matrix)}
+        for (one, matrix), score in zip(matrices.items(), evaluated, strict=bool(raw))
+    }
+
+
+def scores_of(source: Path | cimtool.ModelSource, rows: Rows) -> FloatArray:
+    """The scores [n, m] of a bundle, or of a model in float."""
+    if isinstance(source, Path):
+        matcher = cimtool.load(source)
+        sides = matcher.encode_text(rows["text"]), matcher.encode_video(rows["image"])
+        return np.asarray(matcher.score(*sides), np.float64)
+    return Simulator(source.load().program).scores(rows["text"], rows["image"]).astype(np.float64)
+
+
+def conformal_sets(scores: FloatArray) -> dict[str, float]:
+    """The mean size of the texts' conformal sets, and the share with the right image inside.
+
+    Pair i of `scores` [n, n] is right.
+    """
+    right, inside = scores.diagonal(), np.zeros(scores.shape, bool)
+    halves = np.array_split(np.arange(len(scores)), 2)
+    for own, other in (halves, halves[::-1]):
+        threshold = -conformal_bound(-right[own], COVERAGE).bound
+        inside[other] = scores[other] >= threshold
+    return {
+        "set_size": float(inside.sum(axis=1).mean()),
+        "coverage": float(inside.diagonal().mean()),
     }
 
 
@@ -143,7 +184,9 @@ def rows_of(splits: Sequence[Figures]) -> list[dict[str, str]]:
         for title, key in (("R@1", "r1"), ("AURC", "aurc"))
         for way in WAYS
     }
-    shown |= {"calibration error, %": "calibration_error", "log loss": "nll", "epoch": "epoch"}
+    shown |= {"calibration error, %": "calibration_error", "log loss": "nll"}
+    shown |= {"conformal set, images": "set_size", "right image inside, %": "coverage"}
+    shown["epoch"] = "epoch"
     rows = []
     for name in splits[0]:
         row = {"scored by": name}

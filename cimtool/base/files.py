@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.escapes import visible
+from cimtool.base.hub_names import fetched_by
 from cimtool.base.partial import PARTIAL, partial_folder
 
 P = ParamSpec("P")
@@ -41,7 +42,7 @@ def reading(file: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise CimError(f"{file}: there is no such file") from None
+        raise CimError(f"{file}: there is no such file{fetched_by(file)}") from None
     except OSError as error:
         raise CimError(f"{file}: cannot be read: {error.strerror or error}") from None
 

@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
+from cimtool.base.hub_names import fetched_by
 from cimtool.base.json_files import LARGEST, parse_json
 from cimtool.base.modality_names import item_names
 from cimtool.base.named import Named
@@ -97,7 +98,7 @@ def inspect(path: Path) -> Facts:
     if not path.exists():
         known = str(path) in target_names()
         named = f"; a target's keys are what `cimtool targets show {path}` tells" if known else ""
-        raise CimError(f"{path}: there is no such file or folder{named}")
+        raise CimError(f"{path}: there is no such file or folder{named}{fetched_by(path)}")
     if path.suffix == EXPORTED_SUFFIX:
         require_suffix(path, "a checkpoint", PICKLED_SUFFIXES)
     if path.suffix not in readers:

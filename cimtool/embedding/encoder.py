@@ -20,6 +20,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import place_in, sha256
+from cimtool.base.hub_names import FETCH
 from cimtool.base.json_files import read_json
 from cimtool.embedding import open_clip
 from cimtool.embedding.images import CONFIG, Preprocessing
@@ -46,9 +47,6 @@ ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 
 HUB_NAME = re.compile(r"(hf://)?((?:[\w.-]+/)?([\w.-]+))(@[\w.-]+)?", re.ASCII)
 """A name on a hub, as other tools take it: `hf://owner/model`, or `owner/model`."""
-
-FETCH = "hf download {} --local-dir {}"
-"""The command of a hub's own client that downloads a model into a folder."""
 
 LARGEST_WIDTH = 1 << 16
 """Most numbers of a row."""

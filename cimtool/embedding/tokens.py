@@ -64,8 +64,9 @@ class Tokens:
         file = folder / TOKENIZER
         if not file.is_file():
             raise CimError(
-                f"{folder}: has no {TOKENIZER}, so texts cannot be encoded; expected the encoder's "
-                "tokenizer beside it"
+                f"{folder}: has no {TOKENIZER}, so texts cannot be encoded; expected it as "
+                "transformers writes it: "
+                "AutoTokenizer.from_pretrained(MODEL).save_pretrained(FOLDER)"
             )
         if length is not None and not _is_limit(length):
             raise CimError(

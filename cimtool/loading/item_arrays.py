@@ -105,8 +105,12 @@ def item_rows(value: Any, key: str) -> tuple[Array, int | None]:
 
     Raises CimError as `finite_rows` does.
     """
-    if not isinstance(value, np.ndarray) or value.ndim != 3 or 0 in value.shape[1:]:
+    if not isinstance(value, np.ndarray) or value.ndim < 3:
         return finite_rows(value, key), None
+    if value.ndim > 3 or 0 in value.shape[1:]:
+        raise CimError(
+            f"{key} has shape {list(value.shape)}; expected [rows, width], or [rows, tokens, width]"
+        )
     return finite_rows(value.reshape(len(value), -1), key), value.shape[1]
 
 

@@ -12,16 +12,34 @@ from typing import Any
 
 import numpy as np
 
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
 from cimtool.loading.weights import flat, unwrapped
 
 LOGIT_SCALE, LOGIT_BIAS = "logit_scale", "logit_bias"
 
 
+def _array(content: Mapping[str, Any], key: str) -> Array | None:
+    """The tensor of a key, whatever wraps it; None if there is none."""
+    return next((one for name, one in flat(content).items() if unwrapped(name) == key), None)
+
+
 def read_number(content: Mapping[str, Any], key: str) -> float | None:
     """The number of a tensor of size 1, whatever wraps its key; None if there is none."""
-    found = (one for name, one in flat(content).items() if unwrapped(name) == key)
-    array = next(found, None)
+    array = _array(content, key)
     return None if array is None or array.size != 1 else float(array.reshape(())[()])
+
+
+def require_number(
+    file: str, content: Mapping[str, Any], key: str, expected: ArgumentError
+) -> None:
+    """Raise CimError, which says what is `expected`, unless the key has a tensor of size 1."""
+    array = _array(content, key)
+    if array is None:
+        raise ArgumentError("{}: {} is missing; expected {}", file, key, expected)
+    if array.size != 1:
+        shape = list(array.shape)
+        raise ArgumentError("{}: {} has shape {}; expected {}", file, key, shape, expected)
 
 
 def cosine_score(content: Mapping[str, Any]) -> dict[str, Any]:

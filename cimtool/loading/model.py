@@ -176,7 +176,8 @@ def build_model(
         left.require_no_variance()
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
-    if wanted.head is None and None in (wanted.a, wanted.b):
+    head = named_head(checkpoint.file, checkpoint.content, wanted)
+    if head is None and None in (wanted.a, wanted.b):
         layout.require_score(checkpoint.file, checkpoint.content)
     known = {**layout.score(checkpoint.content), **checkpoint.content}
     model = _model(name, towers, replace(checkpoint, content=known), wanted, divisors)

@@ -136,7 +136,10 @@ def _header(
     except TypeError:
         raise CimError(f"{where}: is of the unknown type {found['descr']}") from None
     if dtype.hasobject:
-        raise CimError(f"{where}: holds Python objects, which are never loaded; expected numbers")
+        raise CimError(
+            f"{where}: holds Python objects, which are never loaded; expected numbers, in rows of "
+            "one length"
+        )
     if dtype.kind not in "biufcSU":
         raise CimError(f"{where}: holds {dtype}; expected numbers or texts")
     shape = tuple(map(int, re.findall(r"\d+", found["shape"])))

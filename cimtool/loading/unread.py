@@ -18,7 +18,7 @@ from cimtool.loading.provenance import KEY
 from cimtool.loading.weights import Weights, flat, unwrapped
 
 VARIANCE = re.compile(
-    r"(^|[._])(uncertain|uncertainty|log_?var|log_?sigma|variance|var|std|sigma)([._]|$)"
+    r"(^|[._])(unc|uncertain(ty|tie)?|(log)?(var(iance)?|std(ev|dev)?|sigma))s?\d*([._]|$)"
 )
 """Words in the keys of variances; BatchNorm's `running_var` is none."""
 

@@ -133,7 +133,13 @@ class Weights:
     def key(self, layer: str, parameter: str) -> str:
         """The full key of a parameter, for messages."""
         name = f"{layer}.{parameter}"
-        return self.keys.get(name, f"{self.prefix}.{name}" if self.prefix else name)
+        if name in self.keys:
+            return self.keys[name]
+        for other, key in self.keys.items():
+            beside, _, own = other.rpartition(".")
+            if beside == layer:
+                return f"{key.removesuffix(f'.{own}')}.{parameter}"
+        return f"{self.prefix}.{name}" if self.prefix else name
 
     def place(self, key: str) -> str:
         """The file that gives a plain value: the map, or else the checkpoint."""
@@ -239,7 +245,11 @@ def _of_modality(
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
-    prefix = _unwrapped_inside(next(iter(keys.values()))).removesuffix("." + next(iter(keys)))
+    first, key = next(iter(keys.items()))
+    key = _unwrapped_inside(key)
+    prefix = key.removesuffix(f".{first}")
+    if prefix == key:  # a projection, whose key does not end in its name here
+        prefix = key.removesuffix(f".{first.rpartition('.')[2]}")
     read = frozenset(keys.values())
     found, keys = with_weights(chosen, keys, checkpoint.file)
     made = frozenset(found.keys() - chosen.keys())

@@ -261,7 +261,11 @@ def test_another_encoder_into_the_same_output_replaces_the_rows(folder: Path) ->
 
 TEXT = ("--text", "caption")
 WRONG = {
-    "no tokenizer": (TEXT, "both: has no tokenizer.json, so texts cannot be encoded"),
+    "no tokenizer": (
+        TEXT,
+        "both: has no tokenizer.json, so texts cannot be encoded; expected it as transformers "
+        "writes it: AutoTokenizer.from_pretrained(MODEL).save_pretrained(FOLDER)",
+    ),
     "a column that is missing": (
         ("--text", "capton"),
         'line 1: has no column capton; it has file, caption; did you mean "caption"?',

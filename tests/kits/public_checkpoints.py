@@ -184,6 +184,35 @@ def open_clip(s: Shape, m: Matched, log_scale: float = 4.0) -> Tensors:
     }
 
 
+def pcmepp_clip(m: Matched, negative_scale: float = 5.0, shift: float = 4.0) -> Tensors:
+    """PCME++'s four matrices and the numbers of its criterion, for the rows of `pcmepp_rows`."""
+    sides = {
+        ("text_projection", "uncertainty_text_projection"): m.text,
+        ("visual.proj", "visual.uncertainty_proj"): m.image,
+    }
+    matrices = {
+        name: torch.tensor(matrix, dtype=torch.float32)
+        for names, side in sides.items()
+        for name, matrix in zip(
+            names,
+            (side.projection, np.vstack([side.uncertainty, side.uncertainty_bias])),
+            strict=True,
+        )
+    }
+    return {
+        **matrices,
+        "negative_scale": scalar(negative_scale)[None],
+        "shift": scalar(shift)[None],
+    }
+
+
+def pcmepp_rows(m: Matched) -> dict[str, np.ndarray]:
+    """Rows [CLS | UNC | 1] in float32: matrices have no bias, and the 1 stands for it."""
+    return {
+        name: np.hstack([one, np.ones((len(one), 1), np.float32)]) for name, one in m.rows().items()
+    }
+
+
 def first_right(scores: FloatArray) -> float:
     """R@1 of queries in rows, each of which has the item of its place."""
     return float((scores.argmax(axis=1) == np.arange(len(scores))).mean())

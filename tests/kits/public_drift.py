@@ -22,6 +22,8 @@ from public_checkpoints import (
     matched,
     open_clip,
     paired,
+    pcmepp_clip,
+    pcmepp_rows,
     probvlm,
     prolip,
     siglip,
@@ -41,6 +43,11 @@ Made = tuple[Tensors, Mapping[str, np.ndarray]]
 def made_prolip() -> Made:
     data = matched(SHAPE, ITEMS, noise=1.5)
     return prolip(SHAPE, data), data.rows()
+
+
+def made_pcmepp() -> Made:
+    data = matched(SHAPE, ITEMS, noise=1.5)
+    return pcmepp_clip(data), pcmepp_rows(data)
 
 
 def made_open_clip() -> Made:
@@ -65,6 +72,7 @@ def made_probvlm_of_unit_rows() -> Made:
 
 FORMS: dict[str, tuple[Callable[[], Made], dict[str, Any]]] = {
     "prolip": (made_prolip, {}),
+    "pcmepp": (made_pcmepp, {}),
     "open_clip": (made_open_clip, {}),
     "siglip": (made_siglip, {}),
     "probvlm": (made_probvlm, {}),

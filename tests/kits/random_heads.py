@@ -1,6 +1,7 @@
 """Random small matchers for a head: two towers of one layer each, rows, and settings.
 
-`python tests/kits/random_heads.py HEAD [COUNT]` compares all implementations on 720 of them.
+`python tests/kits/random_heads.py HEAD [COUNT [FIRST]]` compares all implementations on 720 of
+them, or on those of the seeds from FIRST to COUNT.
 """
 
 from __future__ import annotations
@@ -146,20 +147,20 @@ def c_differing(program: Program, folder: Path) -> tuple[int, int]:
     return int(compared), int(wrong)
 
 
-def main(head: str, count: int = 720) -> int:
-    """Compare random matchers of a head; every tenth in C too, if C covers the head."""
+def main(head: str, count: int = 720, first: int = 0) -> int:
+    """Compare random matchers of a head, in C too if C covers the head."""
     total = np.zeros((2, 2), int)
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(count):
+        for seed in range(first, count):
             made = random_matcher(seed, head)
             total[0] += differing(made.program, made.rows)
-            if seed % 10 == 0 and head not in NOT_IN_C:
+            if head not in NOT_IN_C:
                 total[1] += c_differing(made.program, Path(folder) / str(seed))
             if seed % 60 == 59 or seed == count - 1:
                 (all_of, wrong), (in_c, wrong_c) = total.tolist()
                 print(
-                    f"{head}: {seed + 1} programs, {all_of} numbers compared, {wrong} differ; in C "
-                    f"{in_c} compared, {wrong_c} differ",
+                    f"{head}: {seed + 1 - first} programs, {all_of} numbers compared, {wrong} "
+                    f"differ; in C {in_c} compared, {wrong_c} differ",
                     flush=True,
                 )
     return int(total[:, 1].any())

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cimtool import api
+from cimtool import api, cli
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.heads.points import Cosine
@@ -83,11 +83,51 @@ def test_open_clip_is_scored_by_its_cosines(tmp_path: Path) -> None:
     require_one_result(compiled, ROWS)
 
 
-def test_a_checkpoint_without_a_scale_names_no_head(tmp_path: Path) -> None:
-    tensors = open_clip(SMALL, DATA)
-    del tensors["logit_scale"]
-    with pytest.raises(CimError, match="no head is named; expected head cosine or euclidean"):
-        ModelSource(saved(tmp_path, tensors)).load()
+FORMS: dict[str, tuple[Tensors, dict[str, np.ndarray]]] = {
+    "open_clip": (open_clip(SMALL, DATA), ROWS),
+    "SigLIP, open_clip": (siglip(SMALL, DATA, "open_clip", LOG_SCALE, BIAS), FEATURES),
+    "SigLIP, transformers": (siglip(SMALL, DATA, "transformers", LOG_SCALE, BIAS), FEATURES),
+}
+TWO = torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("logit_scale", None, "is missing"),
+        ("logit_scale", TWO, "has shape [2]"),
+        ("logit_bias", TWO, "has shape [2]"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_command_names_a_number_that_is_missing_or_is_none(
+    form: str,
+    key: str,
+    value: torch.Tensor | None,
+    fault: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tensors, rows = FORMS[form]
+    tensors = {name: one for name, one in tensors.items() if name != key}
+    file = saved(tmp_path, tensors if value is None else tensors | {key: value})
+    np.savez(tmp_path / "rows.npz", **rows)
+    given = ["compile", "--projectors", str(file), "--calibration", str(tmp_path / "rows.npz")]
+    given += ["--target", "ideal", "-o", str(tmp_path / "bundle")]
+    assert cli.run(given) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"cimtool: error: {file}: {key} {fault}; expected one number beside")
+    assert line.endswith(
+        "--head cosine (with --a and --b for the logit of a sigmoid) or --head euclidean"
+    )
+    assert {one.name for one in tmp_path.iterdir()} == {file.name, "rows.npz"}
+    assert cli.run([*given, "--head", "cosine", "--a", "9", "--b", "-3"]) == 0
+
+
+def test_a_checkpoint_that_names_its_head_needs_no_scale(tmp_path: Path) -> None:
+    tensors = {name: one for name, one in open_clip(SMALL, DATA).items() if name != "logit_scale"}
+    torch.save(tensors | {"head": "euclidean"}, tmp_path / "model.pth")
+    assert ModelSource(tmp_path / "model.pth").load().head.name == "euclidean"
 
 
 def test_half_of_a_scale_and_an_offset_is_refused(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_a_key_that_no_layout_knows_is_named(tmp_path: Path, names: list[str], s
             "text.std_linear.bias",
         ),
         *("img_logsigma.weight", "sigma", "head.variance"),
+        *("text.log_sigma2.weight", "visual.unc_proj.weight", "uncertainties", "head.log_stdev"),
     ],
 )
 def test_a_variance_that_is_left_out_is_refused(tmp_path: Path, name: str) -> None:
@@ -78,7 +79,9 @@ def test_a_variance_that_is_left_out_is_refused(tmp_path: Path, name: str) -> No
     assert warnings(file, ignore_uncertainty=True)[-1] == f"a variance is left out: {name}"
 
 
-@pytest.mark.parametrize("name", ["visual.bn1.running_var", "standard.weight", "variant"])
+@pytest.mark.parametrize(
+    "name", ["visual.bn1.running_var", "standard.weight", "variant", "func.bias"]
+)
 def test_other_words_are_no_variance(tmp_path: Path, name: str) -> None:
     assert not any(
         "a variance" in one for one in warnings(saved(tmp_path, CLIP | {name: torch.ones(2)}))

@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.loading.layout import Layout, read_activation, read_projection
-from cimtool.loading.logit_scale import cosine_score
-from cimtool.loading.weights import MATRIX, POOLED, PROJECTION, Weights
+from cimtool.loading.logit_scale import LOGIT_BIAS, LOGIT_SCALE, cosine_score, require_number
+from cimtool.loading.weights import MATRIX, POOLED, PROJECTION, Weights, flat, unwrapped
 
 OPEN_CLIP = (
     *("visual", "text", "transformer", "token_embedding", "positional_embedding", "ln_final"),
@@ -66,6 +67,17 @@ class Projection(Layout, name="projection"):
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Head `cosine` of a checkpoint with a learned scale."""
         return cosine_score(content)
+
+    @classmethod
+    def require_score(cls, file: str, content: Mapping[str, Any]) -> None:
+        """Raise CimError if the scale is missing, or the bias is not one number."""
+        expected = ArgumentError(
+            'one number beside the projections, by which layout "projection" takes head cosine, or '
+            "{head} cosine (with {a} and {b} for the logit of a sigmoid) or {head} euclidean"
+        )
+        require_number(file, content, LOGIT_SCALE, expected)
+        if LOGIT_BIAS in map(unwrapped, flat(content)):
+            require_number(file, content, LOGIT_BIAS, expected)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:

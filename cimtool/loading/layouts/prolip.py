@@ -38,7 +38,7 @@ from cimtool.loading.logit_scale import (
     LOGIT_BIAS,
     LOGIT_SCALE,
     distance_constants,
-    read_number,
+    require_number,
 )
 from cimtool.loading.weights import PROJECTION, UNCERTAINTY, Weights, unwrapped
 
@@ -87,15 +87,12 @@ class Prolip(Layout, name="prolip"):
     @classmethod
     def require_score(cls, file: str, content: Mapping[str, Any]) -> None:
         """Raise CimError for a missing number from which a or b follows."""
+        expected = ArgumentError(
+            'one number beside the projections, as layout "prolip" takes a = exp(logit_scale) / 2 '
+            "and b = exp(logit_scale) + logit_bias, or {a} and {b}"
+        )
         for key in (LOGIT_SCALE, LOGIT_BIAS):
-            if read_number(content, key) is None:
-                raise ArgumentError(
-                    '{}: {} is missing; expected it beside the projections, as layout "prolip" '
-                    "takes a = exp(logit_scale) / 2 and b = exp(logit_scale) + logit_bias, or "
-                    "{a} and {b}",
-                    file,
-                    key,
-                )
+            require_number(file, content, key, expected)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:

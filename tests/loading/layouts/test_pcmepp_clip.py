@@ -15,7 +15,7 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
 from tests.kits.agreement import require_one_result, require_same
-from tests.kits.public_checkpoints import Shape, first_right, matched
+from tests.kits.public_checkpoints import Shape, first_right, matched, pcmepp_clip, pcmepp_rows
 
 RNG = np.random.default_rng(0)
 MATRICES = {
@@ -112,23 +112,9 @@ def test_the_command_needs_no_other_option(
 @pytest.mark.thorough("projections of 512 x 512, and 900 pairs")
 def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path) -> None:
     data = matched(Shape(512, 512, 512), 900, noise=1.0)
-    heads = dict(zip(NAMES.values(), (data.text, data.image), strict=True))
-    # Matrices have no bias; a number that is 1 gives log-variances about log(0.3 / d).
-    tokens = {"text": data.text_tokens, "video": data.image_tokens}
-    rows = {
-        m: np.hstack([cls, unc, np.ones((len(cls), 1))]).astype(np.float32)
-        for m, (cls, unc) in tokens.items()
-    }
-    matrices = {
-        name: torch.tensor(matrix, dtype=torch.float32)
-        for names, head in heads.items()
-        for name, matrix in zip(
-            names,
-            (head.projection, np.vstack([head.uncertainty, head.uncertainty_bias])),
-            strict=True,
-        )
-    }
-    file = saved(tmp_path, **matrices)
+    rows = pcmepp_rows(data)
+    file = tmp_path / "clip.pth"
+    torch.save(pcmepp_clip(data), file)
     calibration = {m: x[:300] for m, x in rows.items()}
     held_out = {m: x[300:] for m, x in rows.items()}
     compiled = api.prepare(file, calibration=calibration, target="ideal")

@@ -142,6 +142,23 @@ def test_an_uncertainty_of_another_width_is_refused(
         ModelSource(file).for_rows(DATA.rows()).load()
 
 
+def test_a_missing_bias_is_named_by_its_key(tmp_path: Path) -> None:
+    tensors = prolip(SMALL, DATA)
+    del tensors["text.text_uncertainty_projection.bias"]
+    file = saved(tmp_path, tensors)
+    said = rf"^{file}: text\.text_uncertainty_projection\.bias is missing \(expected shape \[24\]\)"
+    with pytest.raises(CimError, match=said):
+        ModelSource(file).for_rows(DATA.rows()).load()
+
+
+def test_an_uncertainty_of_one_side_alone_is_refused(tmp_path: Path) -> None:
+    tensors = prolip(SMALL, DATA)
+    left = {name: one for name, one in tensors.items() if "visual.uncertainty" not in name}
+    said = 'text.text_projection has layout "prolip" and visual.proj has "projection"; expected one'
+    with pytest.raises(CimError, match=said):
+        ModelSource(saved(tmp_path, left)).for_rows(DATA.rows()).load()
+
+
 @pytest.mark.parametrize("name", ["logit_scale", "logit_bias"])
 def test_a_missing_scale_or_bias_is_named_unless_a_and_b_are_given(
     tmp_path: Path, name: str
@@ -152,6 +169,14 @@ def test_a_missing_scale_or_bias_is_named_unless_a_and_b_are_given(
     with pytest.raises(CimError, match=rf"^{file}: {name} is missing; expected .* or a and b$"):
         ModelSource(file).for_rows(DATA.rows()).load()
     assert ModelSource(file, a=3.0, b=2.0).for_rows(DATA.rows()).load().head == Csd(3.0, 2.0)
+
+
+def test_a_scale_of_two_numbers_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, logit_scale=torch.zeros(2))
+    with pytest.raises(
+        CimError, match=rf"^{file}: logit_scale has shape \[2\]; expected one number"
+    ):
+        ModelSource(file).for_rows(DATA.rows()).load()
 
 
 @pytest.mark.parametrize(
