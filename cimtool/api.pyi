@@ -457,7 +457,8 @@ def cost(
     * `gallery`: Items that a query is scored against.
     * `samples`: Monte Carlo samples per side. [default: 10]
     * `batch`: Items that go through the chip together. [default: 1]
-    * `operating_point`: Operating point [default: the first].
+    * `operating_point`: Operating point [default: the first of the converters' bits, else the
+      first].
     * `digital`: TOML file of the digital unit: its process, width, clock and prices.
     * `data`: Embeddings to measure R@1 on [default: the bundle's report.json, if any].
     * `measure`: Time raw rows in int8 on one core of this machine. [default: False]

@@ -162,7 +162,9 @@ class CostOptions(JudgedData):
         topic=Topic.MEASUREMENT,
     )
     operating_point: str | None = optional(
-        "Operating point [default: the first].", "NAME", topic=Topic.MEASUREMENT
+        "Operating point [default: the first of the converters' bits, else the first].",
+        "NAME",
+        topic=Topic.MEASUREMENT,
     )
     digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock and prices.",

@@ -394,7 +394,8 @@ def estimate(
     Raises CimError if the target lacks the operating point, or if `query.gallery` is not the
     number of items that a score in the memory holds.
     """
-    rates, gallery = rates_at(build.target, operating_point), query.gallery
+    rates = rates_at(build.target, operating_point, build.settings)
+    gallery = query.gallery
     held = program.gallery_items
     if program.shortlist is not None:
         (distance,) = program.shortlist.outputs.values()

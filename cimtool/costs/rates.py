@@ -304,9 +304,10 @@ class Rates:
         return columns * shared / (count.value * rate.value) * skipping
 
 
-def rates_at(target: Target, name: str | None) -> Rates:
-    """The figures of a target at the operating point `name` (None: its first).
+def rates_at(target: Target, name: str | None, settings: Settings | None = None) -> Rates:
+    """The figures of a target at the operating point `name`.
 
+    None takes the first point whose converter has the bits of the `settings`, or else the first.
     Raises CimError if the target has no point of that name.
     """
     points = {point.name: point for point in target.operating_points}
@@ -314,5 +315,8 @@ def rates_at(target: Target, name: str | None) -> Rates:
         raise CimError(f'operating point "{name}": target {target.name} has no such point')
     if name is not None and name not in points:
         raise unknown(f"{target.name}: operating point", name, points)
-    chosen = points[name] if name is not None else next(iter(points.values()), None)
-    return Rates(target, chosen)
+    if name is not None:
+        return Rates(target, points[name])
+    found = [Rates(target, point) for point in points.values()] or [Rates(target, None)]
+    alike = (one for one in found if settings and one.own.adc_bits == settings.adc_bits)
+    return next(alike, found[0])

@@ -153,6 +153,19 @@ def failures(found: Sweep) -> list[str]:
     return [f"point {index} failed: {error}" for index, error in enumerate(errors) if error]
 
 
+def _unlike_bases(found: Sweep) -> list[str]:
+    """The note on energies that rest on unlike figures and prices; none if all rest on the same."""
+    done = [outcome for outcome in found.outcomes if outcome.error is None]
+    bases = dict.fromkeys(outcome.cost["energy_basis"] for outcome in done)
+    if len(bases) < 2:
+        return []
+    told = "; ".join(basis or "nothing" for basis in bases)
+    return [
+        f"energies are compared only where they rest on the same: {told} (a target's figures are "
+        "for its own settings, those of an operating point for its adc_bits)"
+    ]
+
+
 def notes_of_points(found: Sweep) -> list[str]:
     """Notes below the table: equal points, incomparable energies, yields, corners, warnings."""
     notes = [
@@ -163,13 +176,6 @@ def notes_of_points(found: Sweep) -> list[str]:
         notes.append(
             "energies in brackets cannot be compared with the others: more of their parts have no "
             "price"
-        )
-    done = [outcome for outcome in found.outcomes if outcome.error is None]
-    bases = dict.fromkeys(outcome.cost["energy_basis"] for outcome in done)
-    if len(bases) > 1:
-        notes.append(
-            "energies are compared only where they rest on the same: "
-            + "; ".join(basis or "nothing" for basis in bases)
         )
     if found.sampled:
         notes.append(
@@ -233,7 +239,7 @@ def _budget_sentences(found: Sweep, choice: Choice) -> list[str]:
     if choice.budget.min_yield is None and any(outcome.dies for outcome in found.outcomes):
         within += ", the median die too"
     if choice.index is None or choice.cost is None:
-        return [f"{within}: none is named, for no cost can be compared over all of them"]
+        return [f"{within}: none is named, because no cost can be compared over all of them"]
     chosen = found.outcomes[choice.index]
     called, price = found.costs[choice.cost], cost_text(chosen.cost, choice.cost)
     if choice.cost == OBJECTIVE and found.objective is not None:
@@ -310,17 +316,26 @@ def points_table(found: Sweep) -> Table:
         columns,
         [[content(line) for content in contents] for line in lines],
         [line.style for line in lines],
-        [front, *notes_of_points(found)],
+        [*_unlike_bases(found), front, *notes_of_points(found)],
         absent="",
     )
     return made.named("points", "verdict").keeping(_leading(found, lines))
 
 
 def _leading(found: Sweep, lines: Sequence[PointLine]) -> Iterator[bool]:
-    """True for the chosen point, those of a front, and then the first, FEW_ROWS in all."""
+    """True for the chosen point, those within the budget, of a front, and then the first.
+
+    FEW_ROWS in all.
+    """
     chosen = None if found.chosen is None else found.chosen.index
+    kept = {
+        index
+        for index, _, outcome in found.numbered()
+        if found.chosen is not None and found.chosen.budget.kept_by(outcome)
+    }
     order = sorted(
-        range(len(lines)), key=lambda i: (lines[i].label != chosen, not lines[i].style, i)
+        range(len(lines)),
+        key=lambda i: (lines[i].label != chosen, lines[i].label not in kept, not lines[i].style, i),
     )
     return (index in order[:FEW_ROWS] for index in range(len(lines)))
 

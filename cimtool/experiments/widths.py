@@ -187,7 +187,7 @@ class LayerCosts:
 
     @cached_property
     def _rates(self) -> Rates:
-        return rates_at(self.start.target, None)
+        return rates_at(self.start.target, None, self.start.settings)
 
     def places(self, bits: BitAssignment) -> list[Placement]:
         """The placement of each layer that is not left out."""

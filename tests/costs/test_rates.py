@@ -81,6 +81,26 @@ def test_a_product_of_known_energy_is_charged_for_what_is_not_skipped() -> None:
     assert less.value == pytest.approx((whole.value or 0) / 4)
 
 
+def test_the_point_of_the_converters_bits_is_taken() -> None:
+    points: list[dict[str, object]] = [
+        {
+            "name": f"{bits} bits",
+            "precision": "-",
+            "input_bits": 1,
+            "weight_bits": 2,
+            "adc_bits": bits,
+        }
+        for bits in (8, 6)
+    ]
+    common = {"quantity": "adc_energy", "unit": "pJ", "scope": "array", "status": "derived"}
+    figures = [common | {"value": value, "source": "-", "at": f"{value} bits"} for value in (8, 6)]
+    target = isaac_like(operating_points=points, figures=figures)
+    for bits, value in ((8, 8.0), (6, 6.0), (7, 8.0)):
+        rates = rates_at(target, None, resolve(target, None, {"adc_bits": bits}))
+        assert rates.value("adc_energy") == value
+    assert rates_at(target, "6 bits", resolve(target, None, {})).value("adc_energy") == 6.0
+
+
 def clocked(*figures: dict[str, object]) -> Target:
     own = {"scope": "array", "status": "derived", "source": "-"}
     return isaac_like(figures=[own | one for one in figures])

@@ -317,7 +317,7 @@ def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path
         "limits": {"logit_rmse": 100.0}, "min_yield": None, "point": None, "cheapest_by": None,
         "within": 2, "command": None,
     }  # fmt: skip
-    assert "2 points within logit_rmse=100: none is named, for no cost" in terminal(
+    assert "2 points within logit_rmse=100: none is named, because no cost" in terminal(
         found.document()
     )
 

@@ -17,6 +17,7 @@ from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.imported import import_target
+from cimtool.hardware.in_words import array_text
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.recomputed import recomputed
 from cimtool.hardware.target import Target, load_target, origin_of, target_origins
@@ -100,7 +101,8 @@ def import_(out: Output, file: Path, output: Path) -> None:
 def check(out: Output, files: tuple[str, ...]) -> None:
     """Check targets (all known ones): the first that is not valid ends with status 2.
 
-    A plug-in's invalid target is left out with a warning unless you name it. Throughput,
+    Says of each file what its array holds and how it is driven and converted. A plug-in's invalid
+    target is left out with a warning unless you name it. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
     point, and must agree within 2%; so must a CAM's search energy and the energy of its cells. If
     a figure was derived from the one that it gives, the two are consistent by construction; if the
@@ -117,6 +119,8 @@ def check(out: Output, files: tuple[str, ...]) -> None:
             valid[file] = target.name
             compared[file] = [vars(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
+            if isinstance(target, Target):
+                lines += [f"  {one}" for one in array_text(target)]
             lines += [f"  {one.sentence()}" for one in found]
     said = "" if files else _in_short(compared)
     shown = Document(said, tuple(Verbatim(line, level) for line in lines))
