@@ -13,6 +13,7 @@ from cimtool import api, cli
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.heads.points import Cosine
+from cimtool.loading.layouts.projection import NO_BIAS
 from cimtool.loading.logit_scale import cosine_score, distance_constants, read_number
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
@@ -128,6 +129,18 @@ def test_a_checkpoint_that_names_its_head_needs_no_scale(tmp_path: Path) -> None
     tensors = {name: one for name, one in open_clip(SMALL, DATA).items() if name != "logit_scale"}
     torch.save(tensors | {"head": "euclidean"}, tmp_path / "model.pth")
     assert ModelSource(tmp_path / "model.pth").load().head.name == "euclidean"
+
+
+@pytest.mark.parametrize("library", ["open_clip", "transformers"])
+def test_siglip_without_a_bias_is_a_cosine_and_says_so(tmp_path: Path, library: str) -> None:
+    tensors = siglip(SMALL, DATA, library, LOG_SCALE, BIAS)
+    assert NO_BIAS not in ModelSource(saved(tmp_path, tensors)).load().warnings
+    del tensors["logit_bias"]
+    model = ModelSource(saved(tmp_path, tensors)).load()
+    assert model.head == Cosine()
+    assert NO_BIAS in model.warnings
+    clip = ModelSource(saved(tmp_path, open_clip(SMALL, DATA))).load()
+    assert NO_BIAS not in clip.warnings
 
 
 def test_half_of_a_scale_and_an_offset_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,15 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.loading.layout import Layout, read_activation, read_projection
 from cimtool.loading.logit_scale import LOGIT_BIAS, LOGIT_SCALE, cosine_score, require_number
-from cimtool.loading.weights import MATRIX, POOLED, PROJECTION, Weights, flat, unwrapped
+from cimtool.loading.weights import (
+    MATRIX,
+    POOLED,
+    POOLINGS,
+    PROJECTION,
+    Weights,
+    flat,
+    unwrapped,
+)
 
 OPEN_CLIP = (
     *("visual", "text", "transformer", "token_embedding", "positional_embedding", "ln_final"),
@@ -34,6 +42,11 @@ OPEN_CLIP = (
 TRANSFORMERS = ("text_model", "vision_model")
 BLIP = ("text_encoder", "visual_encoder")
 """Beginnings of the keys of encoders, in the files of three libraries."""
+
+NO_BIAS = (
+    "there is a logit_scale without a logit_bias: the score is the cosine alone, no logit as "
+    "SigLIP's is"
+)
 
 
 class Projection(Layout, name="projection"):
@@ -78,6 +91,13 @@ class Projection(Layout, name="projection"):
         require_number(file, content, LOGIT_SCALE, expected)
         if LOGIT_BIAS in map(unwrapped, flat(content)):
             require_number(file, content, LOGIT_BIAS, expected)
+
+    @classmethod
+    def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
+        """A remark on a model with SigLIP's image encoder that lacks the bias."""
+        names = set(map(unwrapped, flat(content)))
+        pooled = any(f"{place}.weight" in names for place in POOLINGS["video"])
+        return (NO_BIAS,) if pooled and LOGIT_SCALE in names and LOGIT_BIAS not in names else ()
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
