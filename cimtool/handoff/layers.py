@@ -15,6 +15,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.exporter import Request
+from cimtool.handoff.carries import with_carries
 from cimtool.handoff.formats import NUMBER_BITS, NumberFile, lane_bits
 from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
 from cimtool.handoff.searches import DrivenSearch, driven_search
@@ -179,7 +180,7 @@ def driven_layers(
     for graph, node, op in chosen:
         place = places[graph.layer(node)]
         image = layer_image(op.stored, place, bundle.settings.pairs)
-        x, names = layer_stimuli(graph, node, op, real)
+        x, names = with_carries(graph, node, op, *layer_stimuli(graph, node, op, real))
         cells, layout = place.shares or place.layer, image.layout(images)
         writes = write_sequence(bundle.target, bundle.settings, place.layer, op.crossbar)
         found.append(

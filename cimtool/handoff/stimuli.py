@@ -183,7 +183,7 @@ def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
     """
     zero: IntArray = np.clip(0, lo, hi)
     largest, worst = None, zero
-    for most, x_most, least, x_least in _driven_ends(op, lo, hi):
+    for most, x_most, least, x_least in driven_ends(op, lo, hi):
         for column, group in product(op.stored.cells.slices, op.stored.groups):
             digits = column.digits[group].astype(np.int64)
             upward, downward = (limit(digits, 0) for limit in (np.maximum, np.minimum))
@@ -195,7 +195,7 @@ def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
     return worst
 
 
-def _driven_ends(
+def driven_ends(
     op: CrossbarMvm, lo: IntArray, hi: IntArray
 ) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
     """Yield for each cycle the largest and the smallest digit [K] of inputs in lo..hi.

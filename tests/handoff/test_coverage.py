@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
 
+from cimtool import api
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporter import Request
-from cimtool.handoff.coverage import NOT_FOUND, PROVED, SWEPT, coverage, group_bounds, swept
+from cimtool.demo.data import DemoFiles
+from cimtool.handoff.carries import carry_input, carry_reached, largest_held
+from cimtool.handoff.coverage import NOT_FOUND, PROVED, SWEPT, coverage, swept
 from cimtool.handoff.layers import HandoffSource
 from cimtool.handoff.stimuli import largest_sum
 from cimtool.handoff.taps import taps
@@ -26,6 +29,8 @@ FORMS = {
     "unit column": changed(BITWISE, encoding="offset", offset_sum="unit-column"),
     "polarity": changed(BITWISE, encoding="differential", adc_on="polarity"),
     "two bits a cycle": changed(BITWISE, dac_bits=2),
+    "a reference of each cycle": changed(BITWISE, references="cycle"),
+    "signed digits": changed(BITWISE, encoding="differential", input_encoding="bipolar"),
 }
 
 
@@ -56,28 +61,51 @@ def layer(form: str) -> CrossbarMvm:
 @pytest.mark.parametrize("form", FORMS)
 def test_no_input_leaves_the_bounds_of_a_row_group(form: str) -> None:
     """All inputs of four rows of 4 bits, in both row groups."""
-    op = layer(form)
+    op, (lo, hi) = layer(form), np.array([[-8] * 8, [7] * 8])
     every = np.stack(np.meshgrid(*[np.arange(-8, 8)] * 4), axis=-1).reshape(-1, 4)
     added = taps(op, np.hstack([every, every])).shift_add
-    for group in range(2):
-        ends = group_bounds(op, group)
-        assert ends is not None
-        least, most = ends
-        assert (least <= added[:, group].min(axis=0)).all()
-        assert (most >= added[:, group].max(axis=0)).all()
-        # They are close: no bit is left that an input does not set, if digits have one bit.
-        reached = int(np.abs(added[:, group]).max()).bit_length()
-        if form != "two bits a cycle":
-            assert int(max(-least.min(), most.max())).bit_length() == reached
+    bounds = largest_held(op, lo, hi, np.arange(3))
+    for sign, bound in zip((1, -1), bounds, strict=True):
+        assert (bound >= (sign * added).max(axis=0)).all()
+    # They are close: every bit that they leave is set by an input, which the search finds.
+    ends = np.stack([added.max(axis=0), -added.min(axis=0)]).sum(axis=1)
+    reached = int(ends.max()).bit_length()
+    assert int(bounds.sum(axis=1).max()).bit_length() == reached
+    x = carry_input(op, lo, hi, 1 << reached - 1)
+    assert x is not None
+    assert (lo <= x).all()
+    assert (x <= hi).all()
+    assert carry_reached(taps(op, x[None]).shift_add).bit_length() == reached
 
 
-def test_cycles_with_their_own_converters_have_no_bounds_of_rows() -> None:
-    crossbar = changed(BITWISE, references="cycle")
-    stored = StoredWeights(np.ones((8, 3), np.int64), crossbar)
-    references = at_steps(crossbar, [1] * crossbar.slices)
-    assert (
-        group_bounds(CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), references), 0) is None
-    )
+def test_inputs_of_a_narrow_range_have_narrow_bounds() -> None:
+    op, (lo, hi) = layer("flags"), np.array([[0] * 8, [1] * 8])
+    every = np.stack(np.meshgrid(*[np.arange(2)] * 8), axis=-1).reshape(-1, 8)
+    added = taps(op, every).shift_add
+    bounds = largest_held(op, lo, hi, np.arange(3))
+    for sign, bound in zip((1, -1), bounds, strict=True):
+        assert (bound >= (sign * added).max(axis=0)).all()
+    wide = largest_held(op, lo - 8, hi + 6, np.arange(3))
+    assert (bounds <= wide).all()
+    assert bounds.sum() < wide.sum() / 4
+
+
+def test_a_carry_that_fixed_stimuli_miss_is_searched(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    bundle = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "bundle", target="isaac-rram-128", array="24x32", adc_bits=3,
+    )  # fmt: skip
+    layers = HandoffSource(bundle, Request()).layers
+    searched = [one for one in layers if one.stimuli[-1].startswith("carry into bit ")]
+    assert len(searched) >= 2
+    for one in searched:
+        bit = int(one.stimuli[-1].removeprefix("carry into bit "))
+        before = carry_reached(taps(one.op, one.x[:-1]).shift_add)
+        assert before < 1 << bit <= carry_reached(taps(one.op, one.x[-1:]).shift_add)
+    for carries in (coverage(one)["carries"] for one in layers):
+        assert (carries["not_found"], carries["why"]) == (0, PROVED)
 
 
 def test_the_largest_sum_by_hand() -> None:

@@ -22,7 +22,7 @@ from handoff_runs import (
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.coverage import APART, PROVED
+from cimtool.handoff.coverage import BELOW, PROVED
 from cimtool.handoff.faults import CAM, FAULTS, RANK, WRITER
 from cimtool.handoff.layers import Lanes, driven_layers
 from cimtool.handoff.macro_kinds import macro_kinds
@@ -76,7 +76,7 @@ def test_carries_that_no_vector_reaches_have_a_reason(handoff: Path) -> None:
     # The sums of lossless layers are products, whose ends are reached.
     assert carries["text.logvar"]["not_found"] == 0
     for one in carries.values():
-        assert one["why"] == (APART if one["not_found"] else PROVED)
+        assert one["why"] == (BELOW if one["not_found"] else PROVED)
         assert one["reached"] + one["proved_unreachable"] + one["not_found"] == one["bits"] - 1
 
 
