@@ -21,7 +21,6 @@ from cimtool.costs.ways import (
     least_known_price,
     times,
 )
-from cimtool.passes.gallery import DEFAULT_SHORTLIST
 from cimtool.reference.list_share import ListShare
 from cimtool.report.document import Sentence, Tone
 from cimtool.report.formats import (
@@ -133,29 +132,28 @@ def unmeasured_text(found: BundleCost) -> str:
     if others := [one for one in unknown if not one.unmeasured]:
         *some, last = (f'"{one.way}"' for one in others)
         names = f"{', '.join(some)} and {last}" if some else last
-        said.append(f"R@1 of {names} is not measured{_measure(found, others)}.")
+        said.append(f"R@1 of {names} {_measure(found, others)}.")
     return " ".join(said)
 
 
 def _measure(found: BundleCost, unknown: Sequence[GalleryWay]) -> str:
-    """The command that measures R@1 of such ways; empty if there is none but what was run."""
+    """The end of a sentence on R@1 of such ways: what measures it, if there is more to be done."""
     hybrid = QUERIES not in found.bundle.manifest["files"] and any(one.cells for one in unknown)
     if found.bundle.gallery is not None:
-        return "; `cimtool verify` measures it"
+        return "is not measured; `cimtool verify` measures it"
     if found.pairs is None:
         more = f" of a bundle by `{HYBRID}`" if hybrid else ""
-        return f"; `cimtool cost --data NPZ`{more} measures it"
-    return f"; in a bundle by `{HYBRID}` it is{_long_enough(found, unknown)}" if hybrid else ""
+        return f"is not measured; `cimtool cost --data NPZ`{more} measures it"
+    return f"takes `{HYBRID}`{_long_enough(found, unknown)}" if hybrid else "is not measured"
 
 
 def _long_enough(found: BundleCost, unknown: Sequence[GalleryWay]) -> str:
     """The list, or the items of data, that R@1 takes; empty if the list is long enough."""
-    kinds, length = {one.kind for one in unknown}, found.bundle.settings.shortlist
-    if found.accuracy is None or found.gallery is None or "shortlist" not in kinds:
+    length = next((one.length for one in unknown if one.length is not None), None)
+    if found.accuracy is None or found.gallery is None or length is None:
         return ""
-    length = min(length or DEFAULT_SHORTLIST, found.gallery)
     share = ListShare(length, found.gallery, found.accuracy.items)
-    return "" if share.measured else f", with {share.enough}"
+    return "" if share.measured else f" and {share.enough}"
 
 
 def _unmeasured(way: GalleryWay) -> str:
@@ -240,19 +238,19 @@ def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) ->
 def instead_table(found: BundleCost) -> list[Table]:
     """One row per kind of way, the cheapest in bold; no table without a gallery.
 
-    Essential are the cheapest of both sides, Monte Carlo, the build's own way, and a shortlist
-    whose length was asked for.
+    Essential are the cheapest of both sides, the build's own way, and a shortlist whose length was
+    asked for.
     """
     if found.gallery is None:
         return []
     least = cheapest(found.ways)
-    told = {"Monte Carlo", _kind(found)}
+    told = {_kind(found)}
     if found.bundle.settings.shortlist is not None:
         told.add("shortlist")
     if least:
         rival = _rival(found.ways, least)
         told |= {least[0].kind} | (set() if rival is None else {rival.kind})
-    among = "" if found.accuracy is None else f"\nof {found.accuracy.items:,}"
+    among = "" if found.accuracy is None else f" of {found.accuracy.items:,}"
     accuracy = Column(f"R@1 %{among}", percent, "of texts, with its interval, among so many items")
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column("way"), lambda w: w.way),

@@ -41,9 +41,9 @@ class GalleryWay:
     gallery; `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts,
     `recall` the share of them whose best item a shortlist holds, both among `measured_of` items, of
     a list of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
-    `unmeasured` has the reason that R@1 of a list is not measured, `refused` that the way is not
-    possible. `note` describes it. `loads`: the items are loaded into arrays for each query, or
-    batch.
+    `length` are the items of its shortlist. `unmeasured` has the reason that R@1 of a list is not
+    measured, `refused` that the way is not possible. `note` describes it. `loads`: the items are
+    loaded into arrays for each query, or batch.
     """
 
     kind: WayKind
@@ -62,6 +62,7 @@ class GalleryWay:
     measured_of: int | None = None
     measured_list: int | None = None
     enough_list: int | None = None
+    length: int | None = None
     unmeasured: str = ""
     refused: str = ""
     note: str = ""

@@ -39,7 +39,9 @@ def ways_here(found: Estimate) -> Iterator[WayOfSize]:
     held = "`cimtool verify` measures the share of best items that its list holds"
     yield WayOfSize(
         "shortlist",
-        lambda items: replace(built_way(found, "shortlist", named), note=note, unmeasured=held),
+        lambda items: replace(
+            built_way(found, "shortlist", named), note=note, unmeasured=held, length=length
+        ),
     )
     digital = replace(found, program=replace(program, shortlist=None), shortlist=None, cam=None)
     yield WayOfSize("digital", lambda items: built_way(digital, "digital", "build, digital"))

@@ -117,6 +117,7 @@ class ArrayWay:
             arrays=sum(one.arrays_for(items) for one in self.use.matrices),
             cells=self.use.cells // self.use.items, conversions=walks[1].cost.conversions,
             note="; ".join(filter(None, (self.note, loaded))), loads=bool(loaded),
+            length=None if self.length is None else min(self.length, items),
         )  # fmt: skip
         return way if self.accuracy is None else self.accuracy.of(way, self.length)
 

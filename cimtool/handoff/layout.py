@@ -118,7 +118,7 @@ class LayoutFile(TomlTable):
 
 
 def layout_fields() -> dict[str, str]:
-    """What each field of `layout.json` is, by its path; a name in capitals stands for several."""
+    """The fields of `layout.json` in words, by their paths; capitals stand for several names."""
     models: tuple[tuple[str, type[TomlTable]], ...] = (
         ("", LayoutFile),
         ("files.NAME.", NumberLayout),

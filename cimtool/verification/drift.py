@@ -438,5 +438,5 @@ def baseline_loss(
         of_baseline=other.metrics[key],
         of_stage=own.metrics[key],
         queries=count,
-        way=way.replace("_", " ") if key.endswith(way) else "",
+        way="" if key == metric.name else way.replace("_", " "),
     )

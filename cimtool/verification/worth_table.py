@@ -41,7 +41,7 @@ def _ways(worth: Worth) -> str:
     rows = (("raw rows", worth.of_raw), ("float score", worth.of_float))
     ways = {name: one.way for name, one in rows if one is not None and one.way}
     if len(set(ways.values())) == 1:
-        return f"{next(iter(ways.values()))}, the worse direction"
+        return f"{next(iter(ways.values()))}, the worse way"
     return ", ".join(f"{name} {way}" for name, way in ways.items())
 
 

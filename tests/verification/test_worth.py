@@ -351,7 +351,7 @@ def test_the_table_has_the_figures() -> None:
     }
     (table,) = worth_table(KNOWN, "here", "of 9 x 9")
     assert (table.title, table.level) == ("here", "verdict")
-    assert table.footnotes == ("of 9 x 9; text to video, the worse direction",)
+    assert table.footnotes == ("of 9 x 9; text to video, the worse way",)
     assert KNOWN.of_float is not None
     apart = replace(KNOWN, of_float=replace(KNOWN.of_float, way="video to text"))
     (other,) = worth_table(apart)
