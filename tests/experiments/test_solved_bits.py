@@ -54,6 +54,14 @@ def told(found: Compilation) -> list[str]:
     return list(found.notes[begin:])
 
 
+def changed_conversions(costs: str) -> tuple[int, int]:
+    """The conversions with the chosen bits, and with those given, of the sentence on costs."""
+    found = re.search(r"conversions ([\d,]+) in place of ([\d,]+)", costs)
+    assert found is not None
+    chosen, given = (int(one.replace(",", "")) for one in found.groups())
+    return chosen, given
+
+
 @pytest.fixture(scope="module")
 def search(small_trunk: DemoFiles) -> BitSolver:
     """A search for the least error, after all its rounds."""
@@ -188,9 +196,9 @@ def test_the_least_cost_within_an_error(small_trunk: DemoFiles) -> None:
         choosing = said.split("on those that chose ")[1]
         assert float(choosing.split(", ")[1].split("]")[0]) <= limit
         assert f"(logit_rmse={limit} is {limit:g}; " in said
-        given, chosen = costs.split("conversions: ")[1].split(";")[0].split(" -> ")
-        conversions.append(int(chosen.replace(",", "")))
-        assert conversions[-1] != int(given.replace(",", ""))
+        chosen, given = changed_conversions(costs)
+        conversions.append(chosen)
+        assert chosen != given
     assert conversions[0] < conversions[1]
 
 
@@ -273,8 +281,8 @@ def test_bits_lose_no_more_answers_than_asked_for(
     said, costs, *_ = told(found)
     assert said.startswith("bits by drift r1_loss=0.1: r1_loss is ")
     assert " on 128 x 128 pairs of calibration rows that did not choose (r1_loss=0.1 is 0.1" in said
-    given, chosen = costs.split("conversions: ")[1].split(";")[0].split(" -> ")
-    assert int(chosen.replace(",", "")) < int(given.replace(",", ""))
+    chosen, given = changed_conversions(costs)
+    assert chosen < given
 
 
 def test_the_features_share_their_bits_where_the_variance_is_stored(search: BitSolver) -> None:
