@@ -53,7 +53,7 @@ from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.unread import unread
-from cimtool.loading.weights import Weights, find_weights
+from cimtool.loading.weights import MATRIX, POOLED, Weights, find_weights
 from cimtool.reference.truth import Classes
 
 MANIFEST, LEDGER = "manifest.json", "ledger.json"
@@ -384,16 +384,15 @@ def _input(layout: type[Layout], weights: Weights, tower: Graph) -> int | str:
 
 
 def _counts(weights: Weights) -> Facts:
-    trained = [k for k in weights.arrays if k.endswith(("weight", "bias"))]
+    arrays = {} if weights.layers == (POOLED,) else weights.arrays  # no layer of it is read
+    trained = [k for k in arrays if k.endswith(("weight", "bias", MATRIX))]
     norms = [layer for layer in weights.layers if weights.has(layer, "running_mean")]
     return {
-        "parameters": sum(weights.arrays[key].size for key in trained),
+        "parameters": sum(arrays[key].size for key in trained),
         "batch_norm": len(norms),
-        "dtype": ", ".join(sorted({str(weights.arrays[key].dtype) for key in trained})),
+        "dtype": ", ".join(sorted({str(arrays[key].dtype) for key in trained})),
         "layers": [
-            f"{key}: {_array_text(weights.arrays[key])}"
-            for key in trained
-            if key.endswith("weight")
+            f"{key}: {_array_text(arrays[key])}" for key in trained if not key.endswith("bias")
         ],
     }
 

@@ -45,8 +45,8 @@ MODULES = "modules.json"
 ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 """The modules that are run here, in the order in which they may stand."""
 
-HUB_NAME = re.compile(r"(hf://)?((?:[\w.-]+/)?([\w.-]+))(@[\w.-]+)?", re.ASCII)
-"""A name on a hub, as other tools take it: `hf://owner/model`, or `owner/model`."""
+HUB_NAME = re.compile(r"(hf://|hf-hub:)?((?:[\w.-]+/)?([\w.-]+))(@[\w.-]+)?", re.ASCII)
+"""A name on a hub, as other tools take it: `owner/model`, behind `hf://` or `hf-hub:` or alone."""
 
 LARGEST_WIDTH = 1 << 16
 """Most numbers of a row."""

@@ -15,6 +15,11 @@ from cimtool.base.hub_names import fetched_by
     [
         ("hf://apple/ProLIP", "hf download apple/ProLIP --local-dir ProLIP"),
         ("hf://a/b@main/c/d.safetensors", "hf download a/b c/d.safetensors --local-dir b"),
+        ("hf-hub:timm/SigLIP", "hf download timm/SigLIP --local-dir SigLIP"),
+        (
+            "hf://datasets/a/b/c.npz",
+            "hf download --repo-type dataset a/b c.npz --local-dir b",
+        ),
     ],
 )
 def test_the_command_fetches_a_model_or_one_of_its_files(name: str, command: str) -> None:

@@ -44,6 +44,19 @@ def test_checkpoints(tmp_path: Path, trunks: TwoTower, branch_content: dict[str,
     assert facts["polynomial_of"] == "ed/5 and vd/25"
 
 
+def test_matrices_are_counted_and_skipped_layers_are_not(tmp_path: Path) -> None:
+    tensors = {
+        "text_projection": torch.ones(3, 2),
+        "vision_model.head.mlp.fc2.weight": torch.ones(2, 9),
+        "logit_scale": torch.ones(1),
+    }
+    save_file(tensors, tmp_path / "points.safetensors")
+    facts = facts_of(tmp_path / "points.safetensors")
+    matrix = {"parameters": 6, "dtype": "float32", "layers": ["projection.matrix: float32 [3, 2]"]}
+    assert facts["text"].items() >= matrix.items()
+    assert facts["video"].items() >= {"parameters": 0, "dtype": "", "layers": []}.items()
+
+
 def test_an_unknown_layout_says_why_and_what_is_there(tmp_path: Path) -> None:
     torch.save({"encoder": {"w": torch.ones(2, 3)}}, tmp_path / "a.pth")
     facts = facts_of(tmp_path / "a.pth")

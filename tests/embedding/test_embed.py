@@ -279,6 +279,10 @@ WRONG = {
         "--image-encoder hf://openai/clip is no folder here, and nothing is downloaded; expected "
         "a folder, such as `hf download openai/clip --local-dir clip` makes",
     ),
+    "a name as open_clip takes it": (
+        (*TEXT, "--image-encoder", "hf-hub:openai/clip", "--image", "file"),
+        "such as `hf download openai/clip --local-dir clip` makes",
+    ),
     "pickled weights": (TEXT, "pytorch_model.bin: is never loaded, as a pickled file can run code"),
     "no column": ((), "captions.csv: is a table; expected --text, --image or both, columns"),
     "an array for two": (

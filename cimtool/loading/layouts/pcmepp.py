@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Add, Axis, Sum, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
@@ -89,6 +90,11 @@ class Pcmepp(Layout, name="pcmepp"):
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """The closed form of the distance, head `csd`."""
         return csd_score(content)
+
+    @classmethod
+    def require_score(cls, file: str, content: Mapping[str, Any]) -> None:
+        """Raise CimError if the scale or the shift is there without the other."""
+        require_both(file, content)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
@@ -163,8 +169,23 @@ def _recurrent(weights: Weights, gru: str, end: str, x: FloatArray) -> FloatArra
 
 def csd_score(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The head `csd` with the learned scale and shift of a PCME++ checkpoint; empty without."""
-    arrays = {unwrapped(key).removeprefix("criterion."): one for key, one in flat(content).items()}
-    keys = {"a": SCALE, "b": SHIFT}
-    if not arrays.keys() >= set(keys.values()):
-        return {}
-    return {"head": "csd", **{name: arrays[key] for name, key in keys.items()}}
+    found = _criterion(content)
+    return {"head": "csd", "a": found[SCALE], "b": found[SHIFT]} if len(found) == 2 else {}
+
+
+def require_both(file: str, content: Mapping[str, Any]) -> None:
+    """Raise CimError if one of the scale and the shift is missing."""
+    found = _criterion(content)
+    for key, other in ((SCALE, SHIFT), (SHIFT, SCALE)):
+        if key not in found and other in found:
+            raise ArgumentError(
+                "{}: {} is missing; expected one number beside {}, as a = negative_scale and "
+                "b = shift, or {a} and {b}, or {head} cosine, which leaves out the variance",
+                file, key, other,
+            )  # fmt: skip
+
+
+def _criterion(content: Mapping[str, Any]) -> dict[str, Array]:
+    """The scale and the shift by their keys, with or without the criterion's prefix."""
+    named = {unwrapped(key).removeprefix("criterion."): one for key, one in flat(content).items()}
+    return {key: named[key] for key in (SCALE, SHIFT) if key in named}

@@ -20,7 +20,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize
 from cimtool.loading.layout import Layout, arranged
-from cimtool.loading.layouts.pcmepp import CSD_KEYS, csd_score
+from cimtool.loading.layouts.pcmepp import CSD_KEYS, csd_score, require_both
 from cimtool.loading.layouts.projection import OPEN_CLIP
 from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
 
@@ -56,6 +56,11 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """The closed form of the distance, head `csd`."""
         return csd_score(content)
+
+    @classmethod
+    def require_score(cls, file: str, content: Mapping[str, Any]) -> None:
+        """Raise CimError if the scale or the shift is there without the other."""
+        require_both(file, content)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:

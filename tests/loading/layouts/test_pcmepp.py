@@ -175,3 +175,9 @@ def test_rows_of_no_whole_number_of_tokens(tmp_path: Path) -> None:
         CimError, match="img_enc takes rows of 32 a token; the data have rows of 48"
     ):
         source.load()
+
+
+def test_a_criterion_without_its_shift_is_refused(tmp_path: Path) -> None:
+    said = r"model\.pth: shift is missing; expected one number beside negative_scale"
+    with pytest.raises(CimError, match=said):
+        ModelSource(saved(tmp_path, "criterion.shift")).for_rows(rows()).load()

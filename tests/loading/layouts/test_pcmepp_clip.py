@@ -82,6 +82,20 @@ def test_both_matrices_end_in_the_same_dimensions(tmp_path: Path) -> None:
         ModelSource(file).load()
 
 
+@pytest.mark.parametrize(
+    ("key", "other"), [("shift", "negative_scale"), ("negative_scale", "shift")]
+)
+def test_the_scale_and_the_shift_need_each_other(tmp_path: Path, key: str, other: str) -> None:
+    file = saved(tmp_path)
+    torch.save({k: v for k, v in torch.load(file).items() if k != key}, file)
+    said = (
+        rf"clip\.pth: {key} is missing; expected one number beside {other}, as a = negative_scale"
+    )
+    with pytest.raises(CimError, match=said):
+        ModelSource(file).load()
+    assert ModelSource(file, head="csd", a=2.0, b=1.0).load().head == Csd(a=2.0, b=1.0)
+
+
 def published_logits(content: dict[str, torch.Tensor], rows: dict[str, np.ndarray]) -> np.ndarray:
     """`shift - negative_scale D` of PCME++, by the mean squared distance D of two Gaussians."""
     sides = []
