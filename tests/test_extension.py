@@ -242,7 +242,7 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(site: Path, tmp_path: Path)
             f'cimtool: warning: {rival}-arrays 1.0: plug-in "{rival}" ({rival}) is left out: '
             f"ValueError: {taken}\n"
         )
-    done = python(tmp_path, "-m", "cimtool", "targets", "list")
+    done = python(tmp_path, "-m", "cimtool", "targets", "list", "--verbose")
     assert done.returncode == 0, done.stderr
     assert done.stderr == BROKEN + "".join(warnings)
     origins = {line.split()[0]: line for line in done.stdout.splitlines()}

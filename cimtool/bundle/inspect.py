@@ -118,6 +118,23 @@ def format_facts(facts: Mapping[str, Any]) -> list[str]:
     return [f"{facts['file']}: {facts['kind']}", *_lines(others, 1)]
 
 
+def brief_facts(facts: Mapping[str, Any], width: int) -> list[str]:
+    """Lines of at most `width` columns, one per fact: of a table only the first values."""
+    others = {key: value for key, value in facts.items() if key not in ("file", "kind")}
+    lines = [f"{key}: {_brief(value)}" for key, value in others.items()]
+    cut = [one if len(one) <= width else f"{one[: width - 3]}..." for one in lines]
+    return [f"{facts['file']}: {facts['kind']}", *(f"  {line}" for line in cut)]
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, Mapping):
+        plain = {k: v for k, v in value.items() if not isinstance(v, Mapping)}
+        return ", ".join(f"{k} {_brief(v)}" for k, v in plain.items()) or f"{len(value)}"
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        return f"{len(value)}"
+    return _value_text(value)
+
+
 def _lines(facts: Mapping[str, Any], depth: int) -> list[str]:
     lines = []
     for key, value in facts.items():

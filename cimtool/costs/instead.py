@@ -9,7 +9,7 @@ from typing import Any
 from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import QUERIES
 from cimtool.costs.bundle_cost import BundleCost
-from cimtool.costs.crossings import MOST, CheapestFrom
+from cimtool.costs.crossings import CheapestFrom
 from cimtool.costs.price_errors import times_text
 from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import (
@@ -198,7 +198,7 @@ def by_size_text(found: BundleCost) -> str:
     if not sizes:
         return ""
     less = _runs(sizes, lambda one: ANSWERS[one.takes_less])
-    return f"Less energy, from {sizes[0].items:,} to {MOST:,} items{_at_once(found)}: {less}."
+    return f"Does it take less energy{_at_once(found)}? From {sizes[0].items:,} items on {less}."
 
 
 def cheapest_by_size_text(found: BundleCost) -> str:
@@ -225,12 +225,13 @@ ANSWERS = {True: "yes", False: "no", None: "open"}
 
 
 def _runs(sizes: Sequence[CheapestFrom], said: Callable[[CheapestFrom], str]) -> str:
-    """Each text once, with the size from which on it holds."""
-    first, *later = ((one.items, said(one)) for one in sizes)
-    text = before = first[1]
+    """Each text once, with the size from which on it holds; of equal sizes, in digits, the last."""
+    starts: dict[str, str] = {digits(one.items): said(one) for one in sizes}
+    (_, before), *later = starts.items()
+    text = before
     for items, now in later:
         if now != before:
-            text += f", from {digits(items)} on {now}"
+            text += f", from {items} on {now}"
             before = now
     return text
 

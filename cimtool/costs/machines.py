@@ -145,7 +145,7 @@ def _energy_uj() -> int | None:
 class MachineWork:
     """The work of one query on a machine: `read` bytes, and arithmetic `operations`.
 
-    `subject` is what it computes: raw rows, or the build if its rows have two widths.
+    `subject` is what it computes: raw rows, or the compiled model if its rows have two widths.
     """
 
     subject: str
@@ -167,7 +167,7 @@ def machine_work(found: Estimate, items: int) -> MachineWork:
     assert query is not None
     weights = sum(place.held_bits for place in found.placements if place.graph == "text") / 8
     operations = 2 * (query.macs + query.digital.multiplications)
-    return MachineWork("build", weights + (sized.gallery_bytes or 0), operations)
+    return MachineWork("compiled", weights + (sized.gallery_bytes or 0), operations)
 
 
 def machine_ways(found: Estimate, measured: MeasuredCore | None = None) -> Iterator[WayOfSize]:

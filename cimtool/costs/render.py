@@ -72,7 +72,7 @@ UNIT_NAMES = {
 def document(estimate: BundleCost, name: str = "") -> Document:
     """All of an estimate: what instead, totals, layers and their places, and Monte Carlo."""
     point, area, plan = estimate.rates.point, estimate.area.total, estimate.floorplan
-    at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
+    at = "" if point is None else f', at "{point.name}" ({point.conditions()})'
     bound = area.value is not None and area.lower_bound
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
@@ -86,7 +86,7 @@ def document(estimate: BundleCost, name: str = "") -> Document:
         (unknown, by_size) if estimate.pairs is not None and unknown else (by_size, unknown)
     )
     return Document(
-        f"{place}, {at}",
+        f"{place}{at}",
         (
             *verdict(estimate),
             *instead_table(estimate),

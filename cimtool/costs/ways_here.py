@@ -18,23 +18,24 @@ def ways_here(found: Estimate) -> Iterator[WayOfSize]:
     if program.score.numbers_of_pair == 1:
         yield WayOfSize("Monte Carlo", lambda items: sampled_way(found.with_gallery(items)))
     if program.shortlist is None and program.gallery_items is None:
-        name = "build, digital"
+        name = "chip, digital"
         yield WayOfSize(
             "digital", lambda items: built_way(found.with_gallery(items), "digital", name)
         )
         return
     if program.shortlist is None:
         yield WayOfSize(
-            "in the memory", lambda items: built_way(found, "in the memory", "build, in the memory")
+            "in the memory",
+            lambda items: built_way(found, "in the memory", "chip, in the memory"),
         )
         why = "the gallery is in the arrays"
         yield WayOfSize(
-            "digital", lambda items: GalleryWay("digital", "build, digital", items, refused=why)
+            "digital", lambda items: GalleryWay("digital", "chip, digital", items, refused=why)
         )
         return
     where = "the memory" if found.cam is None else found.cam.name
     length = found.shortlist or found.gallery or 0
-    named = f"build, shortlist of {length:,}"
+    named = f"chip, shortlist of {length:,}"
     note = f"the shortlist is drawn up by {where}"
     held = "`cimtool verify` measures the share of best items that its list holds"
     yield WayOfSize(
@@ -44,7 +45,7 @@ def ways_here(found: Estimate) -> Iterator[WayOfSize]:
         ),
     )
     digital = replace(found, program=replace(program, shortlist=None), shortlist=None, cam=None)
-    yield WayOfSize("digital", lambda items: built_way(digital, "digital", "build, digital"))
+    yield WayOfSize("digital", lambda items: built_way(digital, "digital", "chip, digital"))
 
 
 def raw_way(found: Estimate) -> GalleryWay:

@@ -56,7 +56,7 @@ from cimtool.report.document import Block, Document, Sentence
 from cimtool.report.formats import counted
 from cimtool.report.html import html
 from cimtool.report.result import Result
-from cimtool.report.table import Column
+from cimtool.report.table import BlockLevel, Column
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -397,7 +397,8 @@ class GridResult(PagedResult, Generic[PointT, OutcomeT]):
         done = len(self.points) - self.failed
         said = f"{points}: {done} done ({self.resumed} by an earlier run), {self.failed} failed"
         counts = {"resumed": self.resumed, "failed": self.failed}
-        return self.document().plus(*more, Sentence(said), **counts).wrote(self.written)
+        level: BlockLevel = "shown" if self.failed or self.resumed else "detail"
+        return self.document().plus(*more, Sentence(said, level), **counts).wrote(self.written)
 
 
 GridResultT = TypeVar("GridResultT", bound=GridResult[Any, Any])

@@ -33,7 +33,7 @@ def evaluation_table(found: Evaluation) -> Table:
 
 
 def _rows(found: Evaluation) -> Table:
-    first, second = ("map", "ndcg10") if found.by_class else ("r1", "r10")
+    first, second = _leading(found.by_class)
     columns = [Column("score")]
     for way, said in _ways(found):
         label, other = (RANKINGS_BY_KEY[f"{name}_{way}"].label for name in (first, second))
@@ -78,7 +78,8 @@ def _columns(found: Evaluation) -> Table:
     columns = [Column("metric")]
     for one in found.scores:
         columns.append(Column(_heading(found, one), str))
-        columns += [Column("less the first", str)] * bool(one.differences)
+        less = Column("less the first", str, essential=False)
+        columns += [less] * bool(one.differences)
     labels = {
         key: f"{'' if metric.texts_only else f'{said}: '}{metric.label}{', %' * metric.share}"
         for way, said in _ways(found)
@@ -87,8 +88,22 @@ def _columns(found: Evaluation) -> Table:
     }
     labels |= ERRORS
     known = {name for one in found.scores for name in one.metrics}
-    rows = [(label, *_cells(found, name)) for name, label in labels.items() if name in known]
-    return make_table("Retrieval", columns, rows, footnotes=sentences(found))
+    held = [name for name in labels if name in known]
+    rows = [(labels[name], *_cells(found, name)) for name in held]
+    made = make_table("Retrieval", columns, rows, footnotes=sentences(found))
+    return made.keeping(name in _first_rows(found) for name in held)
+
+
+def _first_rows(found: Evaluation) -> list[str]:
+    """The metrics that the first screen has: a second one of retrieval if there is room."""
+    first, second = _leading(found.by_class)
+    names = [f"{first}_{way}" for way in WAYS] + ["centred_rmse"]
+    return names if len(found.scores) > 1 else [*names, *(f"{second}_{way}" for way in WAYS)]
+
+
+def _leading(by_class: bool) -> tuple[str, str]:
+    """The two metrics that a reader looks for first."""
+    return ("map", "ndcg10") if by_class else ("r1", "r10")
 
 
 def _pairs(found: Evaluation) -> list[tuple[str, str]]:
@@ -98,7 +113,7 @@ def _pairs(found: Evaluation) -> list[tuple[str, str]]:
 def _heading(found: Evaluation, one: Score) -> str:
     """The name of a subject, and its two modalities if subjects differ in them."""
     of = f", {' and '.join(one.modalities)}" * (len(_pairs(found)) > 1)
-    return f"{one.name} ({one.kind}, {one.head}{of})"
+    return f"{one.name}\n({one.kind},\n{one.head}{of})"
 
 
 def _ways(found: Evaluation) -> list[tuple[str, str]]:
@@ -199,11 +214,13 @@ def data_notes_of(found: Evaluation) -> list[str]:
 
 def document(found: Evaluation) -> Document:
     """The warnings, the table, and the sentences on its queries."""
-    table = replace(evaluation_table(found), footnotes=())
+    table = replace(evaluation_table(found), title="", footnotes=())
     queries, brackets, *others = _read_as(found)
+    best = Sentence(_best(found), "verdict")
     return Document(
         f"retrieval on {found.data}",
         (
+            best,
             *(Note(text, "verdict") for text in warnings(found)),
             table.named("retrieval", "verdict"),
             Sentence(f"{queries} {brackets}"),
@@ -213,6 +230,19 @@ def document(found: Evaluation) -> Document:
         ),
         found.to_json,
     )
+
+
+def _best(found: Evaluation) -> str:
+    """The subject that finds most by the leading metric, the mean of both ways, and its figures."""
+    name, _ = _leading(found.by_class)
+    ways = {f"{name}_{way}": said for way, said in _ways(found)}
+    best = max(found.scores, key=lambda one: sum(one.metrics[key] for key in ways))
+    label = led(found.by_class)[0].label
+    said = ", ".join(f"{_number(best.metrics[key], key, '')}% {way}" for key, way in ways.items())
+    if len(found.scores) > 1:
+        return f"{best.name} finds most: {label} is {said}."
+    chance = "" if found.by_class else f"; guessing has about {100 / found.videos:.2g}%"
+    return f"{label} is {said}{chance}."
 
 
 def retrieval_picture(found: Evaluation) -> str:

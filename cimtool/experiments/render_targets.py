@@ -103,7 +103,8 @@ def summary(found: TargetComparison) -> Iterator[Sentence]:
         yield Sentence(
             f"With the gallery {WAYS.get(other.way, other.way)} the least is "
             f"{least.full_text(ENERGIES)} on {other.target}"
-            f"{multiple * (other.target != best.target)}, {_needs(other)}."
+            f"{multiple * (other.target != best.target)}, {_needs(other)}.",
+            "detail",
         )
     if not best.surely:
         yield Sentence(
@@ -163,9 +164,9 @@ def target_table(found: TargetComparison) -> Table:
             ),
             _way,
         ),
-        (Column("within\nbudget", help=within), _state),
+        (Column("keeps it", help=within), _state),
         (Column("query", help=energy), measure("energy", ENERGIES)),
-        (Column("latency", help="of the same query"), measure("latency", TIMES)),
+        (more("latency", help="of the same query"), measure("latency", TIMES)),
         (Column("arrays", whole), cost("arrays")),
         (more("chips", whole, "- if their size is not known"), cost("chips")),
         *(
@@ -177,14 +178,19 @@ def target_table(found: TargetComparison) -> Table:
         ),
         *(
             (
-                Column(name, four_digits, "95% interval over queries"),
+                Column(
+                    name,
+                    four_digits,
+                    "95% interval over queries",
+                    essential=name in found.budget.limits,
+                ),
                 lambda row, name=name: row.outcome.cell(name, four_digits),
             )
             for name in dict.fromkeys((*found.budget.limits, DRIFT))
         ),
         (more("as Monte\nCarlo, K", whole, "K of the same centred error"), sampled),
         (
-            Column("encoding", help="energy of a text and a video"),
+            more("encoding", help="energy of a text and a video"),
             measure("encoding_energy", ENERGIES),
         ),
         (more("times\nraw rows", help="energy of int8 rows in digital"), raw),

@@ -37,13 +37,15 @@ def document(found: Tuned) -> Document:
     """The saved cost and the limits, the bits, and the steps to them."""
     limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
     objective = CostObjective(found.objective)
-    least = f"least {objective.text} for {limits}, against the {found.reference} score"
+    sampled = "" if found.reference == "exact" else f", against the {found.reference} score"
+    least = f"least {objective.text} for {limits}{sampled}"
     settings = shlex.quote(str(found.written))
     starts = (start_table(found).named("starts"),) if len(found.starts) > 1 else ()
     steps = (step_table(found).named("steps", "detail"),) if found.steps else ()
     return Document(
         f"{found.model} on {found.target}: {least}",
         (
+            _changes(found),
             *map(Sentence, _outcome(found)),
             *found.remarks.blocks(found.verdict),
             cost_table(found).named("costs", "verdict"),
@@ -60,9 +62,13 @@ def document(found: Tuned) -> Document:
     )
 
 
+def _changes(found: Tuned) -> Sentence:
+    """The costs of the objective before and after; the table has them too."""
+    return Sentence("; ".join(_change(found, cost) for cost in found.objective), "detail")
+
+
 def _outcome(found: Tuned) -> Iterator[str]:
-    """Sentences on the costs before and after, on the limits, and on steps taken back."""
-    yield "; ".join(_change(found, cost) for cost in found.objective)
+    """Sentences on the start, on the limits, and on steps taken back."""
     first, chosen = found.starts[0], next(one for one in found.starts if one.chosen)
     if first is not chosen:
         objective = CostObjective(found.objective, first.first)
@@ -139,7 +145,8 @@ def cost_table(found: Tuned) -> Table:
         Column("chosen", whole, "with its interval"),
         Column("times", whole, "prices cancel for work that both do"),
     )
-    return make_table("Costs", columns, rows)
+    first_screen = {"query_energy", *found.objective}
+    return make_table("Costs", columns, rows).keeping(one in first_screen for one in COSTS)
 
 
 def _called(cost: CostName, found: Tuned) -> str:

@@ -34,6 +34,7 @@ from cimtool.loading.embeddings import File
 from cimtool.reference.limits import within
 from cimtool.report.document import Document, Sentence
 from cimtool.report.formats import counted
+from cimtool.report.table import BlockLevel
 
 TARGETS = ExperimentKind("targets", "targets.json", 2, IDENTITY, Outcome.from_json)
 
@@ -156,7 +157,8 @@ class TargetComparison(PagedResult, shown_by="cimtool.experiments.render_targets
     def of_this_run(self) -> Document:
         """The document with the files that this run wrote."""
         said = f"{counted(self.points.resumed, 'row')} measured by an earlier run"
-        more = self.document().plus(Sentence(said), resumed=self.points.resumed)
+        level: BlockLevel = "shown" if self.points.resumed else "detail"
+        more = self.document().plus(Sentence(said, level), resumed=self.points.resumed)
         return more.wrote(self.written)
 
 

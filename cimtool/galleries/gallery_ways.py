@@ -138,7 +138,7 @@ class ArrayWay:
 
 
 def _named(length: int | None) -> str:
-    return "build, in the memory" if length is None else f"build, shortlist of {length:,}"
+    return "chip, in the memory" if length is None else f"chip, shortlist of {length:,}"
 
 
 def gallery_ways(

@@ -41,6 +41,26 @@ class Verbatim(Sentence):
 
 
 @dataclass(frozen=True)
+class Written(Verbatim):
+    """The line on written files; a terminal's first screen leaves names out to keep it one line."""
+
+    @property
+    def names(self) -> list[str]:
+        """The files, each as the line has it."""
+        return self.text.split(", ")
+
+    def within(self, width: int) -> str:
+        """The line with the first names that fit, and the number of the others."""
+        for left in range(1, len(self.names)):
+            if len(self.text) <= width:
+                break
+            text = f"{', '.join(self.names[:-left])} and {left} more"
+            if len(text) <= width or left == len(self.names) - 1:
+                return text
+        return self.text
+
+
+@dataclass(frozen=True)
 class FactList:
     """Names and values below each other; `many` short ones stand side by side on a page."""
 
@@ -138,7 +158,7 @@ class Document:
             one.name if one.parent == before else f"{one}"
             for one, before in zip(written, folders, strict=False)
         ]
-        line = Verbatim(f"wrote {', '.join(names)}")
+        line = Written(f"wrote {', '.join(names)}")
         return self.plus(line, *(Verbatim(f"next: {one}") for one in next_), written=written)
 
 

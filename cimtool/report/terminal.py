@@ -19,6 +19,7 @@ from cimtool.report.document import (
     Section,
     Sentence,
     Verbatim,
+    Written,
 )
 from cimtool.report.formats import counted
 from cimtool.report.table import BlockLevel, Column, Row, Table
@@ -88,12 +89,12 @@ def left_out(document: Document, width: int) -> str:
 def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> Iterator[str]:
     """The lines of blocks, with empty lines around tables and sections.
 
-    On the first screen there is none after a table.
+    On the first screen there are none.
     """
     whole = UNLIMITED if not wrap else width
     apart = first = True
     for block in blocks:
-        alone = isinstance(block, Table | Section)
+        alone = verbose and isinstance(block, Table | Section)
         match block:
             case Table():
                 said = wrapped([block.title], whole) if block.title else ""
@@ -109,6 +110,8 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
                     one_line = f"{title} {lines[0]}"
                     alone = "\n" in one_line or len(one_line) > whole
                     text = text if alone else one_line
+            case Written() if not verbose:
+                text = block.within(whole)
             case Verbatim(text=text):
                 pass
             case Sentence(text=text):
@@ -120,7 +123,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         if not first and (alone or apart):
             yield ""
         yield text
-        apart, first = alone and (verbose or not isinstance(block, Table)), False
+        apart, first = alone, False
 
 
 def table_text(made: Table, width: int = UNLIMITED, fold: bool = True, every: bool = False) -> str:

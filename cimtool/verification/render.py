@@ -109,8 +109,8 @@ def _cards(report: Report) -> Iterator[Section]:
     step = "No step changes any score" if cause.cause is None else cause.cause
     against = ""
     if cause.cause_before is not None:
-        rmse = f"{number(cause.cause_centred_rmse)} centred {drift.score} RMSE"
-        against = f": {rmse} against \u201c{cause.cause_before}\u201d"
+        far = f"its {drift.score}s are {number(cause.cause_centred_rmse)} (RMSE)"
+        against = f": {far} from those of \u201c{cause.cause_before}\u201d"
     next_ = (Sentence(f"Next: {text}.") for text in report.causes.advice)
     blocks = (Sentence(f"{step}{against}", "verdict"), *next_)
     yield Section("What costs most?", blocks, "cause", 2)

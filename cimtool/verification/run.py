@@ -132,7 +132,7 @@ def verify_bundle(
     resampled: list[Callable[[], Any]] = [
         partial(runs.table.finished, seed),
         partial(baseline_losses, runs.table, against, seed),
-        partial(worth_of, runs.table, head.surrogate, sampled, runs.variance, seed),
+        partial(worth_of, runs.table, head.surrogate, sampled, runs.variance, seed, data.called),
     ]
     rows, baselines, worth = side_by_side(lambda call: call(), resampled)
     surrogate = next(row for row in rows if row.stage == head.surrogate)

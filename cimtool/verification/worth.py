@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
 from cimtool.base.intervals import Change, Interval
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.base.typed_fields import made_of
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.larger_gallery import best_listed, chance_of_a_rival, first_of
@@ -299,16 +300,18 @@ def worth_of(
     monte_carlo: tuple[str, int] | None,
     variance: float | None,
     seed: int,
+    called: Modalities = TEXT_VIDEO,
 ) -> Worth:
     """Compare the table's last row with the rows of float score, Monte Carlo and raw rows.
 
     `monte_carlo` names its row and its K; None if the exact score is not known. The float score is
-    taken to be sound.
+    taken to be sound. `called` names the modalities.
     """
     compiled = table.stages[-1]
     named = ((surrogate, compiled), (RAW_INT8, compiled))
     losses = baseline_losses(table, named, seed) if table.truth.ranks else ()
-    found = {one.baseline: one for one in losses}
+    ways = dict(zip(way_names().values(), way_names(called).values(), strict=True))
+    found = {one.baseline: replace(one, way=ways.get(one.way, "")) for one in losses}
     own, sampled = table.queries[-1], None
     if monte_carlo is not None:
         name, samples = monte_carlo

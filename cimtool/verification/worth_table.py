@@ -41,7 +41,7 @@ def _ways(worth: Worth) -> str:
     rows = (("raw rows", worth.of_raw), ("float score", worth.of_float))
     ways = {name: one.way for name, one in rows if one is not None and one.way}
     if len(set(ways.values())) == 1:
-        return f"{next(iter(ways.values()))}, the worse way"
+        return f"worse way: {next(iter(ways.values()))}"
     return ", ".join(f"{name} {way}" for name, way in ways.items())
 
 
@@ -95,8 +95,8 @@ def _sampled(worth: Worth) -> Iterator[WorthRow]:
         return
     sure, differs = one.queries >= LEAST_QUERIES, one.standing_whole != one.standing
     for name, found, standing, leads in (
-        ("sampling, K of same error", one.centred, one.standing, True),
-        ("sampling, K by whole scores", one.whole, one.standing_whole, differs),
+        ("as exact as K samples", one.centred, one.standing, True),
+        ("the same, by whole scores", one.whole, one.standing_whole, differs),
     ):
         cell: Content = "no error"
         if found.value < float("inf"):

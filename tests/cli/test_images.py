@@ -85,7 +85,7 @@ def test_a_bundle_that_is_inspected(
 ) -> None:
     bundle = tmp_path / "bundle"
     assert cimtool(*compiling(images, bundle)).status == 0
-    said = cimtool("inspect", bundle).out
+    said = cimtool("inspect", bundle, "--verbose").out
     assert "    image_width: 24\n" in said
     assert "video_width" not in said
     model = cimtool("inspect", bundle, "--json").json["model"]

@@ -335,15 +335,19 @@ def test_an_interrupt_of_a_running_command_is_status_130_and_one_line() -> None:
 
 def test_targets_list_as_text_and_as_json() -> None:
     names = ["colonnade-65nm", "hermes-pcm-14nm", "ideal", "isaac-rram-128"]
-    text = cimtool_run("targets", "list").stdout
+    text = cimtool_run("targets", "list", "--verbose").stdout
+    short = cimtool_run("targets", "list").stdout
     rows = json.loads(cimtool_run("targets", "list", "--json").stdout)["targets"]
     assert set(names) <= {row["name"] for row in rows}
     named = [line.split()[0] for line in text.splitlines()]
     assert named == ["name", named[1], *(row["name"] for row in rows)]
+    assert all(row["name"] in short for row in rows)
+    assert len(short.splitlines()) <= 15
 
 
 def test_targets_show_as_text_and_as_json() -> None:
-    assert "array.cell_bits" in cimtool_run("targets", "show", "ideal").stdout
+    assert "array.cell_bits" in cimtool_run("targets", "show", "ideal", "--verbose").stdout
+    assert "sums are exact" in cimtool_run("targets", "show", "ideal").stdout
     assert json.loads(cimtool_run("targets", "show", "ideal", "--json").stdout)["name"] == "ideal"
 
 

@@ -111,22 +111,21 @@ def test_the_verdict_says_what_measures_a_way(small_bundle: Path) -> None:
     unknown = replace(measured["shortlist"], r1=None)
     vars(found)["ways"] = tuple((measured | {"shortlist": unknown}).values())
     assert unmeasured_text(found) == (
-        'R@1 of "build, shortlist of 100" is not measured; `cimtool cost --data NPZ` of a bundle '
-        "by `cimtool compile --score-mapping hybrid` measures it."
+        'R@1 of "chip, shortlist of 100" is not measured; `cimtool cost --data NPZ` of a '
+        "bundle by `cimtool compile --score-mapping hybrid` measures it."
     )
     # With data at hand, whose list is too short, it says what would do.
     vars(found)["pairs"] = object()
     vars(found)["accuracy"] = WayAccuracy({}, 20, "eval.npz")
     assert unmeasured_text(found) == (
-        'R@1 of "build, shortlist of 100" takes `cimtool compile '
+        'R@1 of "chip, shortlist of 100" takes `cimtool compile '
         "--score-mapping hybrid` and a list of at least 5,000,000, or at least 1,000,000 items to "
         "measure on."
     )
     short = replace(unknown, unmeasured="of 9 items it is fewer than one of the 2")
     vars(found)["ways"] = tuple((measured | {"shortlist": short}).values())
     assert unmeasured_text(found) == (
-        'R@1 of "build, shortlist of 100" is not measured: of 9 items it is fewer than one of the '
-        "2."
+        'R@1 of "chip, shortlist of 100" is not measured: of 9 items it is fewer than one of the 2.'
     )
     vars(found)["ways"] = tuple(measured.values())
     assert unmeasured_text(found) == ""
@@ -168,8 +167,8 @@ def test_monte_carlo_is_beside_the_score_in_its_place_and_batch(small_bundle: Pa
         assert ways["Monte Carlo"].batch == ways["digital"].batch == batch
         at_once = "" if batch == 1 else ", 8 queries at once"
         assert sampling_text(found) == (
-            f'"Monte Carlo, K=10" takes {times_text(ratio)} as much a query as "build, digital", '
-            f"in the same place{at_once}."
+            f'"Monte Carlo, K=10" takes {times_text(ratio)} as much a query as "chip, '
+            f'digital", in the same place{at_once}.'
         )
 
 
@@ -186,14 +185,14 @@ def test_the_table_leads_and_has_one_row_a_kind(small_bundle: Path) -> None:
     lines = text[start:].splitlines()[:20]  # intervals are below their figures
     assert max(map(len, lines)) <= 80
     # The cheapest of both sides, and the build's own way.
-    told = [line.split("  ")[0].strip() for line in lines if line.startswith((" raw", " M", " b"))]
+    told = [line.split("  ")[0].strip() for line in lines if line.startswith((" raw", " M", " c"))]
     least = [one.way for one in cheapest(found.ways)]
     assert 2 <= len(told) <= 3
-    assert any(line.startswith("build, digital") for line in told)
+    assert any(line.startswith("chip, digital") for line in told)
     assert any(line.startswith(least[0]) for line in told)
     long = terminal(shown, width=80, verbose=True)
     lines = long[long.index("One query against 1,000 items") :].splitlines()[:30]
-    assert sum(line.startswith((" raw", " Monte", " build")) for line in lines) >= 8
+    assert sum(line.startswith((" raw", " Monte", " chip")) for line in lines) >= 8
 
 
 def test_rows_are_the_costs_themselves(small_bundle: Path) -> None:
@@ -236,10 +235,10 @@ def test_sizes_are_told_from_where_the_answer_changes(small_bundle: Path) -> Non
     made = tuple(CheapestFrom(items, kinds) for items, *kinds in sizes)
     vars(found)["cheapest_by_size"] = made
     assert by_size_text(found) == (
-        "Less energy, from 1,000 to 100,000,000 items: no, from 2,300 on open, from 31,000 on yes."
+        "Does it take less energy? From 1,000 items on no, from 2,300 on open, from 31,000 on yes."
     )
     assert cheapest_by_size_text(found) == (
-        "Cheapest at the middle of all prices: raw int8 rows, here, from 31,000 on build, "
+        "Cheapest at the middle of all prices: raw int8 rows, here, from 31,000 on chip, "
         "shortlist of 100. The list is as long in every gallery, so it holds fewer of the best "
         "items of a larger one."
     )

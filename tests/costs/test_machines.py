@@ -90,10 +90,10 @@ def test_rows_of_two_widths_are_the_builds_own_query(monkeypatch: pytest.MonkeyP
     weights = sum(p.macs * p.weight_bits / 8 for p in found.placements if p.graph == "text")
     assert found.gallery_bytes is not None
     assert work.read == found.gallery_bytes + weights
-    assert work.subject == "build"
+    assert work.subject == "compiled"
     kinds = {one.kind: one for one in found.ways}
     assert kinds["raw rows"].refused == "rows of two widths have no product"
-    assert kinds["GPU"].way == "build, GPU"
+    assert kinds["GPU"].way == "compiled, GPU"
     assert kinds["GPU"].latency_ns.value == pytest.approx(9000 + work.read / 1555)
 
 

@@ -92,7 +92,7 @@ def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     assert energy.startswith("Energy per query: ")
     assert energy == sentences(swept.verdict)[1]
     told = [line.strip() for line in terminal(swept.of_this_run(), verbose=True).splitlines()]
-    for name in ("raw rows in int8, ", "float score, R@1 %", "sampling, K of same error"):
+    for name in ("raw rows in int8, ", "float score, R@1 %", "as exact as K samples"):
         assert any(line.startswith(name) for line in told)
     assert [line for line in others if line in warned] == warned
     lines = terminal(swept.of_this_run(), verbose=True).splitlines()

@@ -216,7 +216,7 @@ def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
     found = api.cost(tmp_path / "b", gallery=gallery, data=small_trunk.eval)
     stored = "items of 2 bits of mu with queries of 4"
     (few,) = [one for one in ways_of(found) if one.note == stored]
-    assert few.way == f"build, shortlist of {length}"
+    assert few.way == f"chip, shortlist of {length}"
     made = api.program(
         tmp_path / "b", small_trunk.eval, shortlist_bits=2, query_bits=4, shortlist=1
     )

@@ -300,15 +300,15 @@ def test_a_model_without_error_has_no_k() -> None:
     found = Case(0.0).worth()
     assert found.sampled is not None
     assert (found.sampled.centred.low, found.sampled.whole.low) == (math.inf, math.inf)
-    assert rows(found)["sampling, K of same error"] == ["10", "no error", "-", "better"]
+    assert rows(found)["as exact as K samples"] == ["10", "no error", "-", "better"]
     assert found.worst_share is None
 
 
 def test_an_offset_may_be_the_only_error() -> None:
     found = Case(0.0, offset=3).worth()
     assert "better than Monte Carlo with K=10 where ranks are concerned (WORSE in" in found.sentence
-    assert rows(found)["sampling, K of same error"] == ["10", "no error", "-", "better"]
-    assert rows(found)["sampling, K by whole scores"] == ["10", "< 1", "-", "WORSE"]
+    assert rows(found)["as exact as K samples"] == ["10", "no error", "-", "better"]
+    assert rows(found)["the same, by whole scores"] == ["10", "< 1", "-", "WORSE"]
 
 
 def test_of_too_few_queries_no_interval_is_told() -> None:
@@ -346,12 +346,12 @@ def test_the_table_has_the_figures() -> None:
     assert rows(KNOWN) == {
         "raw rows in int8, R@1 %": ["25.0", "50.0", "+25.0 [20.0, 30.0]", "better"],
         "float score, R@1 %": ["52.0", "50.0", "-2.0 [-5.0, 1.0]", "not shown"],
-        "sampling, K of same error": ["10", "120 [99, 150]", "-", "better"],
-        "sampling, K by whole scores": ["10", "4 [3, 5]", "-", "WORSE"],
+        "as exact as K samples": ["10", "120 [99, 150]", "-", "better"],
+        "the same, by whole scores": ["10", "4 [3, 5]", "-", "WORSE"],
     }
     (table,) = worth_table(KNOWN, "here", "of 9 x 9")
     assert (table.title, table.level) == ("here", "verdict")
-    assert table.footnotes == ("of 9 x 9; text to video, the worse way",)
+    assert table.footnotes == ("of 9 x 9; worse way: text to video",)
     assert KNOWN.of_float is not None
     apart = replace(KNOWN, of_float=replace(KNOWN.of_float, way="video to text"))
     (other,) = worth_table(apart)
@@ -386,8 +386,8 @@ def test_a_k_below_one_is_less_than_one_sample() -> None:
     below = SampledAlike(K, 1500, Change(0.4, 0.2, 0.9), Change(0.7, 0.3, 1.6))
     found = replace(KNOWN, sampled=below)
     assert found.sentence.startswith("The compiled model is WORSE than Monte Carlo with K=10, ")
-    assert rows(found)["sampling, K of same error"] == ["10", "< 1", "-", "WORSE"]
-    assert rows(found)["sampling, K by whole scores"] == ["10", "< 1 [< 1, 2]", "-", "WORSE"]
+    assert rows(found)["as exact as K samples"] == ["10", "< 1", "-", "WORSE"]
+    assert rows(found)["the same, by whole scores"] == ["10", "< 1 [< 1, 2]", "-", "WORSE"]
 
 
 def test_a_shortlist_finds_no_more_in_a_larger_gallery_than_all_scores() -> None:

@@ -10,11 +10,14 @@ import click
 
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.inspect import format_facts, inspect
+from cimtool.bundle.inspect import brief_facts, format_facts, inspect
 from cimtool.bundle.render import sizes
 from cimtool.cli.group import Command, FilePath
 from cimtool.cli.output import Output
 from cimtool.report.document import Document, Verbatim
+
+FIRST_SCREEN, COLUMNS = 15, 78
+"""Lines of a first screen, and columns behind the indent of its facts."""
 
 
 @click.command(cls=Command)
@@ -34,7 +37,11 @@ def command(out: Output, file: Path) -> None:
         held = [name for name in facts["files"] if (file / name).is_file()]
         facts = {**facts, "bytes_by_purpose": sizes(file, held)}
         shown = {**facts, "model": _with_names(facts["model"], bundle.model.called)}
-    out.result(Document("", tuple(map(Verbatim, format_facts(shown))), lambda: facts))
+    lines = format_facts(shown)
+    if len(lines) > FIRST_SCREEN and not out.verbose:
+        rest = f"--verbose has the rest: {len(lines)} lines"
+        lines = [*brief_facts(shown, COLUMNS), rest]
+    out.result(Document("", tuple(map(Verbatim, lines)), lambda: facts))
 
 
 def _with_names(model: Mapping[str, Any], called: Modalities) -> dict[str, Any]:

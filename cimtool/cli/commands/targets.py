@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,21 @@ from cimtool.report.document import (
     Block,
     Document,
     FactList,
+    Sentence,
     Verbatim,
     notes,
 )
-from cimtool.report.formats import NOT_GIVEN
+from cimtool.report.formats import NOT_GIVEN, counted
 from cimtool.report.table import BlockLevel, Column, make_table
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
+CLASSES = {
+    "bit-exact": "bit-exact, sums have no analog error",
+    "nominal": "nominal, a real chip would differ by its analog error",
+    "match": "match, memories that search",
+}
+"""The classes of targets, and what each means."""
+
 APART = ("name", "title", "operating_points", "figures", "retrievals", "unconfirmed", "unmodelled")
 
 
@@ -50,8 +58,20 @@ def list_(out: Output) -> None:
             one = _loaded(name)
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
     columns = [Column(key) for key in rows[0]]
-    table = make_table("", columns, [list(row.values()) for row in rows]).named("", "verdict")
-    out.result(Document("", (table,), lambda: {"targets": rows}))
+    table = make_table("", columns, [list(row.values()) for row in rows])
+    if out.verbose:
+        blocks: tuple[Block, ...] = (table,)
+    else:
+        names = {
+            class_: [one["name"] for one in rows if one["class"] == class_] for class_ in CLASSES
+        }
+        said = (f"{CLASSES[class_]}: {', '.join(held)}" for class_, held in names.items() if held)
+        blocks = (
+            *map(Sentence, said),
+            Sentence("--verbose has the rest: a title each"),
+            Verbatim("next: cimtool targets show NAME"),
+        )
+    out.result(Document("", blocks, lambda: {"targets": rows}))
 
 
 @command.command(cls=Command)
@@ -123,7 +143,7 @@ def check(out: Output, files: tuple[str, ...]) -> None:
                 lines += [f"  {one}" for one in array_text(target)]
             lines += [f"  {one.sentence()}" for one in found]
     said = "" if files else _in_short(compared)
-    shown = Document(said, tuple(Verbatim(line, level) for line in lines))
+    shown = Document(said, tuple(Sentence(line, level) for line in lines))
     out.result(shown.plus(valid=valid, compared=compared))
 
 
@@ -152,6 +172,7 @@ def describe(target: Target) -> Document:
         for one in target.retrievals
     )
     blocks: tuple[Block, ...] = (
+        *_in_brief(target, array_text(target)),
         _facts(values, units),
         *_listed("references of converters that can be set", references),
         *_listed("operating points", points),
@@ -173,6 +194,7 @@ def describe_cam(cam: Cam) -> Document:
         for one in cam.figures
     )
     blocks: tuple[Block, ...] = (
+        *_in_brief(cam, ()),
         _facts(values, {}),
         *_figures(figures),
         *_listed("unconfirmed", cam.unconfirmed),
@@ -184,17 +206,30 @@ def describe_cam(cam: Cam) -> Document:
 def _facts(values: Mapping[str, Any], units: Mapping[str, str]) -> FactList:
     """Values as in their file, each with its unit."""
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
-    return FactList(tuple((k, f"{text} {units.get(k, '')}".rstrip()) for k, text in texts.items()))
+    pairs = tuple((k, f"{text} {units.get(k, '')}".rstrip()) for k, text in texts.items())
+    return FactList(pairs, "detail")
+
+
+def _in_brief(one: Target | Cam, array: Iterable[str]) -> Iterator[Sentence]:
+    """The sentences of the first screen: the class, the array, and the number of figures."""
+    yield Sentence(CLASSES[one.class_])
+    yield from map(Sentence, array)
+    counts = (
+        counted(len(one.figures), "figure"),
+        f"{len(one.unconfirmed)} unconfirmed",
+        f"{counted(len(one.unmodelled), 'effect')} not modelled",
+    )
+    yield Sentence(", ".join(counts))
 
 
 def _listed(heading: str, texts: Iterable[str]) -> list[Verbatim]:
     """The texts below a heading, if there are any."""
-    listed = [Verbatim(f"  {text}") for text in texts]
-    return [Verbatim(f"{heading}:"), *listed] if listed else []
+    listed = [Verbatim(f"  {text}", "detail") for text in texts]
+    return [Verbatim(f"{heading}:", "detail"), *listed] if listed else []
 
 
 def _figures(texts: Iterable[str]) -> list[Verbatim]:
-    return _listed("figures", texts) or [Verbatim(f"figures: {NOT_GIVEN}")]
+    return _listed("figures", texts) or [Verbatim(f"figures: {NOT_GIVEN}", "detail")]
 
 
 def _figure(one: Figure) -> str:
