@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 import pytest
 from snapshots import SNAPSHOTS
@@ -25,10 +26,14 @@ NOT_COSTS = (
 
 
 def lead(text: str) -> list[str]:
-    """The lines that a command prints before its first table, section or file."""
+    """The lines that a command prints before its first table, section or file.
+
+    No sentence has two blanks together, as every line of a table has.
+    """
     lines = text.splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("status ")) + 1
-    return re.split(r"\n\n|\n--- ", "\n".join(lines[begin:]), maxsplit=1)[0].splitlines()
+    ends = re.compile(r"$|--- | |.*  ")
+    return list(takewhile(lambda line: not ends.match(line), lines[begin:]))
 
 
 def without_interval(line: str) -> list[str]:

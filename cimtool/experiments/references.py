@@ -17,7 +17,7 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.files import replace_files
 from cimtool.base.json_files import parse_json
-from cimtool.base.modality_names import name_of
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.base.progress import Say
 from cimtool.bundle.arrays_file import read_arrays
 from cimtool.bundle.matched_pairs import matched_warnings
@@ -56,7 +56,7 @@ from cimtool.verification.notes import (
 )
 from cimtool.verification.references import EXACT, References, gaussians, trained_features
 from cimtool.verification.stages import real_means, run_float
-from cimtool.verification.worth import LargerGallery, Worth, sampled_alike, worst_share
+from cimtool.verification.worth import LargerGallery, Worth, in_names, sampled_alike, worst_share
 
 KEPT = ("scores", "sampled", "mean")
 DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
@@ -79,6 +79,7 @@ class SweepReferences:
     if the teacher is known. `of_means` are measurements of the trained means; `mean` [d] is their
     common mean. `raw` is the retrieval of raw rows in 8 bits, None if widths differ or nothing is
     ranked. Monte Carlo has `samples` per side. With `of_logit` the reference's scores are logits.
+    `called` names the modalities.
     """
 
     name: str
@@ -92,6 +93,7 @@ class SweepReferences:
     raw: Queries | None = None
     samples: int = DEFAULT_SAMPLES
     of_logit: bool = True
+    called: Modalities = TEXT_VIDEO
     _of_floats: dict[str, Queries] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -191,7 +193,8 @@ class SweepReferences:
         truth, measurement = self.truth, [led(self.truth.by_class)[0].of]
         row, other = (partial(metrics, one.only(measurement)) for one in (queries, baseline))
         own, found = uncertainties([row, other], other, truth.text_to_video, truth.videos, seed=0)
-        return baseline_loss((name, "compiled"), own, found, (baseline, queries), truth)
+        loss = baseline_loss((name, "compiled"), own, found, (baseline, queries), truth)
+        return in_names(loss, self.called)
 
     @cached_property
     def _sampled_queries(self) -> Queries:
@@ -227,7 +230,9 @@ class SweepReferences:
         return content
 
     @classmethod
-    def of_file(cls, name: str, truth: Truth, file: Path) -> SweepReferences | None:
+    def of_file(
+        cls, name: str, truth: Truth, file: Path, called: Modalities = TEXT_VIDEO
+    ) -> SweepReferences | None:
         """Read a file of `to_bytes`; None if it has other content, or was changed."""
         try:
             arrays = read_arrays(file)
@@ -259,6 +264,7 @@ class SweepReferences:
                 raw=raw,
                 samples=samples,
                 of_logit=of_logit,
+                called=called,
                 **arrays,
             )
         except (CimError, TypeError, KeyError, ValueError):
@@ -327,7 +333,9 @@ def references(
             against, sampled = run.known.exact, run.known.monte_carlo
         kept = (floats, mean, sampled, told, faults, run.table.queries_of(RAW_INT8))
         of_logit = reference == EXACT or model.head.predicts_logit
-        found = SweepReferences(reference, data.truth, against, *kept, samples, of_logit)
+        found = SweepReferences(
+            reference, data.truth, against, *kept, samples, of_logit, data.called
+        )
     assert found is not None
     return found
 
@@ -346,7 +354,7 @@ def kept_references(
     """The `references` that a folder keeps; computed, and kept there, if it lacks some."""
     if place is None:
         return references(models, data, say, reference, samples)
-    found = SweepReferences.of_file(reference, data.truth, place / REFERENCES)
+    found = SweepReferences.of_file(reference, data.truth, place / REFERENCES, data.called)
     known = found is not None and found.samples == samples
     if found is None or not (known and found.knows(model.head for model in models)):
         found = references(models, data, say, reference, samples)

@@ -53,7 +53,7 @@ def _rows(found: Evaluation) -> Table:
     columns += [Column(ERRORS[name], str, essential=False) for name in known]
     rows: list[list[Content]] = []
     for one in found.scores:
-        row: list[Content] = [_heading(found, one)]
+        row: list[Content] = [" ".join(_heading(found, one))]
         for way in WAYS:
             leading, other = f"{first}_{way}", f"{second}_{way}"
             row.append(_measured(one, leading))
@@ -77,7 +77,7 @@ def _of_probabilities(found: Evaluation) -> list[str]:
 def _columns(found: Evaluation) -> Table:
     columns = [Column("metric")]
     for one in found.scores:
-        columns.append(Column(_heading(found, one), str))
+        columns.append(Column("\n".join(_heading(found, one)), str))
         less = Column("less the first", str, essential=False)
         columns += [less] * bool(one.differences)
     labels = {
@@ -110,10 +110,10 @@ def _pairs(found: Evaluation) -> list[tuple[str, str]]:
     return list(dict.fromkeys(one.modalities for one in found.scores))
 
 
-def _heading(found: Evaluation, one: Score) -> str:
+def _heading(found: Evaluation, one: Score) -> tuple[str, ...]:
     """The name of a subject, and its two modalities if subjects differ in them."""
     of = f", {' and '.join(one.modalities)}" * (len(_pairs(found)) > 1)
-    return f"{one.name}\n({one.kind},\n{one.head}{of})"
+    return one.name, f"({one.kind},", f"{one.head}{of})"
 
 
 def _ways(found: Evaluation) -> list[tuple[str, str]]:

@@ -309,7 +309,7 @@ def points_table(found: Sweep) -> Table:
         lines.append(PointLine(Cell(name, math.nan), outcome))
     columns, contents = zip(*_columns(found), strict=True)
     costs = ", ".join(found.costs.values())
-    front = f"front: unbeaten in RMSE and {costs}"
+    front = f"front: unbeaten in centred RMSE without noise and {costs}"
     points = counted(len(found.points), "point")
     made = make_table(
         f"{points} on {sizes_of(found)} of {found.data['file']}, against {found.reference}",

@@ -42,20 +42,17 @@ class Verbatim(Sentence):
 
 @dataclass(frozen=True)
 class Written(Verbatim):
-    """The line on written files; a terminal's first screen leaves names out to keep it one line."""
+    """The line on written `files`; a first screen leaves some out to keep it one line."""
 
-    @property
-    def names(self) -> list[str]:
-        """The files, each as the line has it."""
-        return self.text.split(", ")
+    files: tuple[str, ...] = ()
 
     def within(self, width: int) -> str:
-        """The line with the first names that fit, and the number of the others."""
-        for left in range(1, len(self.names)):
+        """The line with the first files that fit, and the number of the others."""
+        for left in range(1, len(self.files)):
             if len(self.text) <= width:
                 break
-            text = f"{', '.join(self.names[:-left])} and {left} more"
-            if len(text) <= width or left == len(self.names) - 1:
+            text = f"wrote {', '.join(self.files[:-left])} and {left} more"
+            if len(text) <= width or left == len(self.files) - 1:
                 return text
         return self.text
 
@@ -158,7 +155,7 @@ class Document:
             one.name if one.parent == before else f"{one}"
             for one, before in zip(written, folders, strict=False)
         ]
-        line = Written(f"wrote {', '.join(names)}")
+        line = Written(f"wrote {', '.join(names)}", files=tuple(names))
         return self.plus(line, *(Verbatim(f"next: {one}") for one in next_), written=written)
 
 

@@ -310,8 +310,7 @@ def worth_of(
     compiled = table.stages[-1]
     named = ((surrogate, compiled), (RAW_INT8, compiled))
     losses = baseline_losses(table, named, seed) if table.truth.ranks else ()
-    ways = dict(zip(way_names().values(), way_names(called).values(), strict=True))
-    found = {one.baseline: replace(one, way=ways.get(one.way, "")) for one in losses}
+    found = {one.baseline: in_names(one, called) for one in losses}
     own, sampled = table.queries[-1], None
     if monte_carlo is not None:
         name, samples = monte_carlo
@@ -328,6 +327,12 @@ def worth_of(
         variance=variance,
         worst_share=None if squares is None else worst_share(squares),
     )
+
+
+def in_names(one: BaselineLoss, called: Modalities) -> BaselineLoss:
+    """A loss whose way has the names of the modalities."""
+    ways = dict(zip(way_names().values(), way_names(called).values(), strict=True))
+    return replace(one, way=ways.get(one.way, ""))
 
 
 NO_ERROR = 1e-6

@@ -180,7 +180,7 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
         "raw int8 rows, GPU x 201", "Monte Carlo, K=10", "chip, digital",
         "chip, in the memory", "chip, shortlist of 100",
     ]  # fmt: skip
-    shown = [line for line in lines if line.startswith((" raw", " Monte", " build"))]
+    shown = [line for line in lines if line.startswith((" raw", " Monte", " chip"))]
     shown = shown[: len(names)]  # others are of the ways in the memory
     for name, line in zip(names, shown, strict=True):
         assert line.startswith(f" {name} ")

@@ -16,7 +16,7 @@ def test_the_model_is_printed_and_written(cimtool: Callable[..., Any], tmp_path:
     data.write_text(SUMS)
     lines = cimtool("noise", "fit", data, "-o", model).out.splitlines()
     assert lines[0] == "1,000 measurements of 2 targets up to 20 uS"
-    assert lines[4].split()[0] == "programming.sigma[0]"
+    assert lines[3].split()[0] == "programming.sigma[0]"
     assert lines[-2].startswith("warning: 2 targets leave programming.sigma no freedom: ")
     assert lines[-1] == f"wrote {model}"
     assert load_noise(model).g_max == 20

@@ -136,7 +136,7 @@ def test_an_offset_of_the_polynomial_chooses_no_point(
     assert 2 * eight["centred_rmse"] < four["centred_rmse"]
     assert found.outcomes[0].cost["arrays"] == found.outcomes[1].cost["arrays"]
     assert found.fronts["arrays"] == [1]
-    assert "no other point beats it in noise-free centred logit RMSE" in terminal(
+    assert "front: unbeaten in centred RMSE without noise and " in terminal(
         found.document(), verbose=True
     )
     assert "centred logit RMSE against arrays" in html(found.document())
