@@ -283,7 +283,7 @@ def test_what_else_reads_a_bundle_reads_this_one(
 ) -> None:
     folder = compiled(head).folder
     assert api.cost(folder, gallery=50).query is not None
-    assert cli.run(["inspect", str(folder)]) == 0
+    assert cli.run(["inspect", str(folder), "--verbose"]) == 0
     assert f"name: {head}" in capsys.readouterr().out
     vectors = tmp_path / "vectors"
     assert cli.run(["export", str(folder), "--format", "testvectors", "-o", str(vectors)]) == 0

@@ -220,8 +220,8 @@ def document(found: Evaluation) -> Document:
     return Document(
         f"retrieval on {found.data}",
         (
-            best,
             *(Note(text, "verdict") for text in warnings(found)),
+            best,
             table.named("retrieval", "verdict"),
             Sentence(f"{queries} {brackets}"),
             *notes(data_notes_of(found)),

@@ -37,7 +37,7 @@ def test_every_cam_is_valid_and_no_target() -> None:
 
 def test_a_description_names_every_source() -> None:
     cam = load_cam(TCAM)
-    text = terminal(describe_cam(cam), wrap=False)
+    text = terminal(describe_cam(cam), wrap=False, verbose=True)
     for figure in cam.figures:
         assert f"[{figure.status}: {figure.source}]" in text
     assert "sense.levels" in text

@@ -369,24 +369,30 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_describe_shows_every_figure_with_its_source() -> None:
-    text = terminal(describe(load_target("hermes-pcm-14nm")), wrap=False)
+    text = terminal(describe(load_target("hermes-pcm-14nm")), wrap=False, verbose=True)
     assert "one-phase: 8-bit input and output, analog weights, one-phase (low precision)" in text
     assert "efficiency 9.76 TOPS/W, chip: at one-phase " in text
     assert "[confirmed: doi 10.1038/s41928-023-01010-1]" in text
-    assert "figures: not given" in terminal(describe(load_target("ideal")), wrap=False)
-    assert "array.rows: unlimited" in terminal(describe(load_target("ideal")), wrap=False)
+    assert "figures: not given" in terminal(
+        describe(load_target("ideal")), wrap=False, verbose=True
+    )
+    assert "array.rows: unlimited" in terminal(
+        describe(load_target("ideal")), wrap=False, verbose=True
+    )
 
 
 def test_describe_says_what_is_not_known_and_not_modelled() -> None:
-    text = terminal(describe(load_target("neurram-rram-130nm")), wrap=False)
-    unconfirmed, _, unmodelled = text.partition("not modelled")
-    assert "cells conduct 1 to 40 uS" in unconfirmed.partition("unconfirmed")[2]
+    text = terminal(describe(load_target("neurram-rram-130nm")), wrap=False, verbose=True)
+    unconfirmed, _, unmodelled = text.partition("\nnot modelled:")
+    assert "cells conduct 1 to 40 uS" in unconfirmed.partition("\nunconfirmed:")[2]
     assert "voltage-mode sensing" in unmodelled
-    assert "unconfirmed" not in terminal(describe(load_target("ideal")), wrap=False)
+    assert "unconfirmed" not in terminal(describe(load_target("ideal")), wrap=False, verbose=True)
 
 
 def test_describe_writes_values_as_their_file_does_with_units() -> None:
-    lines = terminal(describe(load_target("hermes-pcm-14nm")), wrap=False).splitlines()
+    lines = terminal(
+        describe(load_target("hermes-pcm-14nm")), wrap=False, verbose=True
+    ).splitlines()
     assert "noise.g_max: 20.7 uS" in lines
     assert "noise.t0: 300.0 s" in lines
     assert "noise.drift.mean.clamp: [0.072, 0.13]" in lines
@@ -423,13 +429,15 @@ def test_a_chip_has_the_arrays_that_the_geometry_says(tmp_path: Path) -> None:
 
 
 def test_what_can_be_set_of_converters_is_shown_with_its_source() -> None:
-    shown = terminal(describe(load_target("prime-rram-256")), wrap=False)
+    shown = terminal(describe(load_target("prime-rram-256")), wrap=False, verbose=True)
     assert (
         "references of converters that can be set:\n"
         "  step: one for each slice, 2 settings, +-36.75 and +-2.297, a ratio of 16 "
         "[derived: CrossSim, simulator/configs/PRIME.json]\n"
     ) in shown
-    assert "can be set" not in terminal(describe(load_target("isaac-rram-128")), wrap=False)
+    assert "can be set" not in terminal(
+        describe(load_target("isaac-rram-128")), wrap=False, verbose=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -214,11 +214,9 @@ def _in_brief(one: Target | Cam, array: Iterable[str]) -> Iterator[Sentence]:
     """The sentences of the first screen: the class, the array, and the number of figures."""
     yield Sentence(CLASSES[one.class_])
     yield from map(Sentence, array)
-    counts = (
-        counted(len(one.figures), "figure"),
-        f"{len(one.unconfirmed)} unconfirmed",
-        f"{counted(len(one.unmodelled), 'effect')} not modelled",
-    )
+    counts = [counted(len(one.figures), "figure")]
+    counts += [f"{len(one.unconfirmed)} unconfirmed"] if one.unconfirmed else []
+    counts += [f"{counted(len(one.unmodelled), 'effect')} not modelled"] if one.unmodelled else []
     yield Sentence(", ".join(counts))
 
 
