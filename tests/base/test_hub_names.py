@@ -37,7 +37,6 @@ def test_other_names_are_of_files(name: str) -> None:
     [
         ["inspect", "hf://a/b"],
         ["compile", "--projectors", "hf://a/b", "--calibration", "hf://a/b", "--target", "ideal"],
-        ["train", "--data", "hf://a/b", "--model", "posthoc", "-o", "run"],
     ],
 )
 def test_commands_say_it_in_one_sentence(

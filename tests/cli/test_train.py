@@ -94,6 +94,15 @@ def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     assert not {row.tobytes() for row in aside.text} & {row.tobytes() for row in kept.text}
 
 
+def test_data_on_a_hub_are_refused_with_the_command_that_fetches_them(
+    tmp_path: Path, capsys: Printed
+) -> None:
+    assert run(["train", "--data", "hf://a/b", "-o", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("such as `hf download a/b --local-dir b` makes")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_loss_that_diverges_is_a_failed_check(
     small_trunk: DemoFiles, tmp_path: Path, capsys: Printed
 ) -> None:
