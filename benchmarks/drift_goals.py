@@ -116,8 +116,11 @@ def held(case: GoalCase, model: Model, goal: DriftGoal, seed: int) -> Held | str
     rows = Half.of(model, unseen, goal.samples)
     one = criterion_of(goal, unseen, [rows]).measured(rows, rows.scored(found.stages[-1].program))
     notes = "; ".join(found.notes)
-    before, after = re.findall(r"conversions: ([\d,]+) -> ([\d,]+)", notes)[0]
-    share = float(after.replace(",", "")) / float(before.replace(",", ""))
+    changed = re.search(r"conversions ([\d,]+) in place of ([\d,]+)", notes)
+    share = 1.0
+    if changed is not None:
+        after, before = (float(one.replace(",", "")) for one in changed.groups())
+        share = after / before
     return Held(one.error, one.share, share, seconds, "so dearer ones were taken" in notes)
 
 

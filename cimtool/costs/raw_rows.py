@@ -60,7 +60,7 @@ class TimesRaw:
         if one.high < 1 and not self.lower_bound:
             tone = "good"
         return Sentence(
-            f"Energy per query: {least}{times_text(one)} that of int8 raw rows among "
+            f"Energy per query: {least}{times_text(one)} that of raw rows in int8 among "
             f"{self.items:,} items.",
             "verdict",
             tone,

@@ -65,7 +65,7 @@ def test_a_query_is_a_multiple_of_raw_rows_by_the_one_rule_of_intervals() -> Non
 def test_large_multiples_have_no_exponent() -> None:
     sentence = TimesRaw(Change(1.234e6, 0.0456, 98.7), 7, lower_bound=False).sentence()
     assert sentence.text == (
-        "Energy per query: 1,200,000 times (0.046 to 99) that of int8 raw rows among 7 items."
+        "Energy per query: 1,200,000 times (0.046 to 99) that of raw rows in int8 among 7 items."
     )
 
 
