@@ -233,14 +233,14 @@ def document(found: Evaluation) -> Document:
 
 
 def _best(found: Evaluation) -> str:
-    """The subject that finds most by the leading metric, the mean of both ways, and its figures."""
+    """The subject with the highest leading metric, the mean of both ways, and its figures."""
     name, _ = _leading(found.by_class)
     ways = {f"{name}_{way}": said for way, said in _ways(found)}
     best = max(found.scores, key=lambda one: sum(one.metrics[key] for key in ways))
     label = led(found.by_class)[0].label
     said = ", ".join(f"{_number(best.metrics[key], key, '')}% {way}" for key, way in ways.items())
     if len(found.scores) > 1:
-        return f"{best.name} finds most: {label} is {said}."
+        return f"The highest {label} is that of {best.name}: {said}."
     chance = "" if found.by_class else f"; guessing has about {100 / found.videos:.2g}%"
     return f"{label} is {said}{chance}."
 
