@@ -15,7 +15,7 @@ this small; `carry_input` looks for digits that reach it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -52,9 +52,11 @@ def with_carries(
     Only bits that no proof excludes are looked for, the lowest of them first.
     """
     bound, ends = carry_bound(graph, node, op), input_limits(graph, node, op)
-    reached = carry_reached(_held(op, x))
+    reached, held = carry_reached(_held(op, x)), None
     while (least := 1 << reached.bit_length()) <= bound:
-        more = carry_input(op, *ends, least)
+        if held is None:
+            held = largest_held(op, *ends, np.arange(op.weight.shape[1]))
+        more = carry_input(op, *ends, least, held)
         if more is None:
             break
         x = np.concatenate([x, more[None]])
@@ -116,7 +118,11 @@ def largest_held(op: CrossbarMvm, lo: IntArray, hi: IntArray, columns: IntArray)
             ends = least[rows, None], most[rows, None]
             alike = crossbar.reference_of(0, c), np.stack(ends).tobytes()
             if alike not in known:
-                up, down = (_of_cycle(op, r, c, ends, columns, sign) for sign in (1, -1))
+                factors = layer.row_factors[r][columns]
+                up, down = (
+                    _of_cycle([*_lines(op, r, c, ends, columns, sign)], ends, sign * factors)
+                    for sign in (1, -1)
+                )
                 known[alike] = up, down
             up, down = known[alike]
             factor = crossbar.cycles[c].factor
@@ -127,18 +133,17 @@ def largest_held(op: CrossbarMvm, lo: IntArray, hi: IntArray, columns: IntArray)
 
 
 def _of_cycle(
-    op: CrossbarMvm,
-    r: int,
-    c: int,
+    lines: Sequence[tuple[IntArray, IntArray, IntArray]],
     ends: tuple[IntArray, IntArray],
-    columns: IntArray,
-    sign: int,
+    factors: IntArray,
 ) -> IntArray:
-    """Bounds [n] of `sign` times what a row group adds in a cycle, digits within ends [K, 1]."""
-    lines = [*_lines(op, r, c, ends, columns, sign)]
-    every = np.arange(len(columns))
-    chosen = [np.full(len(columns), 1 << SLOPE_BITS) for _ in lines]
-    row = np.zeros_like(ends[0]) + sign * op.layer.row_factors[r][columns]
+    """Bounds [n] of what a row group adds in a cycle, digits within ends [K, 1].
+
+    `lines` are those of `_lines`, `factors` [n] what the sum of the digits counts.
+    """
+    every = np.arange(len(factors))
+    chosen = [np.full(len(factors), 1 << SLOPE_BITS) for _ in lines]
+    row = np.zeros_like(ends[0]) + factors
     for cells, slopes, _ in lines:
         row = row + slopes[1 << SLOPE_BITS] * cells
 
@@ -166,7 +171,10 @@ def _lines(
     columns: IntArray,
     sign: int,
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yield each slice's cells [K, n], its slopes [SLOPES, n], and what reads add above each."""
+    """Yield each slice's cells [K, n], its slopes [SLOPES, n], and what reads add above each.
+
+    Of `sign` times what a row group adds in a cycle, digits within ends [K, 1].
+    """
     layer, crossbar = op.layer, op.crossbar
     idle = int(layer.cells.idle_sums[r, c])
     for one in layer.columns:
@@ -189,13 +197,14 @@ def _lines(
         yield cells, slopes, np.stack(apart)
 
 
-def carry_input(op: CrossbarMvm, lo: IntArray, hi: IntArray, least: int) -> IntArray | None:
+def carry_input(
+    op: CrossbarMvm, lo: IntArray, hi: IntArray, least: int, held: IntArray
+) -> IntArray | None:
     """An input [K] within lo..hi [K] for which row groups add a magnitude of `least` or more.
 
-    Of one of them or of all, in 2^-places of a digit. None if the search finds none.
+    Of one of them or of all, in 2^-places of a digit. `held` are the bounds of all columns, of
+    `largest_held`. None if the search finds none.
     """
-    every = np.arange(op.weight.shape[1])
-    held = largest_held(op, lo, hi, every)
     bounds = np.concatenate([held, held.sum(axis=1, keepdims=True)], axis=1)
     order = np.argsort(-bounds, axis=None)[:TRIED]
     for side, group, column in zip(*np.unravel_index(order, bounds.shape), strict=True):
