@@ -339,7 +339,7 @@ def test_targets_list_as_text_and_as_json() -> None:
     short = cimtool_run("targets", "list").stdout
     rows = json.loads(cimtool_run("targets", "list", "--json").stdout)["targets"]
     assert set(names) <= {row["name"] for row in rows}
-    named = [line.split()[0] for line in text.splitlines()]
+    named = [line.split()[0] for line in text.splitlines() if line.startswith(" ")]
     assert named == ["name", named[1], *(row["name"] for row in rows)]
     assert all(row["name"] in short for row in rows)
     assert len(short.splitlines()) <= 15

@@ -58,20 +58,11 @@ def list_(out: Output) -> None:
             one = _loaded(name)
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
     columns = [Column(key) for key in rows[0]]
-    table = make_table("", columns, [list(row.values()) for row in rows])
-    if out.verbose:
-        blocks: tuple[Block, ...] = (table,)
-    else:
-        names = {
-            class_: [one["name"] for one in rows if one["class"] == class_] for class_ in CLASSES
-        }
-        said = (f"{CLASSES[class_]}: {', '.join(held)}" for class_, held in names.items() if held)
-        blocks = (
-            *map(Sentence, said),
-            Sentence("--verbose has the rest: a title each"),
-            Verbatim("next: cimtool targets show NAME"),
-        )
-    out.result(Document("", blocks, lambda: {"targets": rows}))
+    table = make_table("", columns, [list(row.values()) for row in rows]).named("", "detail")
+    names = {class_: [one["name"] for one in rows if one["class"] == class_] for class_ in CLASSES}
+    said = (f"{CLASSES[class_]}: {', '.join(held)}" for class_, held in names.items() if held)
+    next_ = Verbatim("next: cimtool targets show NAME")
+    out.result(Document("", (*map(Sentence, said), table, next_), lambda: {"targets": rows}))
 
 
 @command.command(cls=Command)
