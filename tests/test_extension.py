@@ -72,6 +72,11 @@ def site(installed: Path) -> Path:
     return installed
 
 
+def table_lines(text: str) -> list[str]:
+    """The lines of the only table."""
+    return [line for line in text.splitlines() if line.startswith(" ")]
+
+
 def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"}
     return subprocess.run(
@@ -245,7 +250,7 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(site: Path, tmp_path: Path)
     done = python(tmp_path, "-m", "cimtool", "targets", "list", "--verbose")
     assert done.returncode == 0, done.stderr
     assert done.stderr == BROKEN + "".join(warnings)
-    origins = {line.split()[0]: line for line in done.stdout.splitlines()}
+    origins = {line.split()[0]: line for line in table_lines(done.stdout)}
     assert not [name for name in origins if "rival" in name]
     assert "acme-arrays 0.1" in origins["acme-ternary"]
 
@@ -344,8 +349,10 @@ def test_faults_of_plug_ins_are_named_and_all_other_targets_are_there(
     )
     shipped = [*(ROOT / "targets").glob("*.toml"), *(ROOT / "targets" / "cam").glob("*.toml")]
     own = {file.stem for file in shipped}
-    lines = done.stdout.splitlines()
-    named = lines[2:] if command == "list" else [line for line in lines[1:] if line[0] != " "]
+    if command == "list":
+        named = table_lines(done.stdout)[2:]
+    else:
+        named = [line for line in done.stdout.splitlines()[1:] if line[0] != " "]
     assert own == {line.split()[0].rstrip(":") for line in named}
 
 
