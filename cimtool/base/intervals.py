@@ -27,6 +27,11 @@ class Change:
         return Interval(self.low, self.high)
 
     @property
+    def reversed(self) -> Change:
+        """The change the other way, a gain for a loss."""
+        return Change(0.0 - self.value, 0.0 - self.high, 0.0 - self.low)
+
+    @property
     def is_real(self) -> bool:
         """True if the interval leaves out 0."""
         return self.low > 0 or self.high < 0

@@ -76,9 +76,12 @@ class Output:
             left = [note for note in self.of_data.sentences if note not in own]
             click.echo(json_text({**values, "notes": [*own, *left]} if left else values))
             return
-        from cimtool.report.terminal import terminal  # not for the help, which shows no result
+        # Not for the help, which shows no result.
+        from cimtool.report.terminal import LINES, fitted, terminal
 
         wrap = sys.stdout.isatty()
+        if wrap and not self.verbose:
+            found = fitted(found, self.width, LINES - 1)
         text = terminal(self._with_hint(found), self.width, self.verbose, wrap)
         printed = " ".join(text.split())
         left = [one for one in self.of_data.sentences if " ".join(one.split()) not in printed]

@@ -1,31 +1,31 @@
-"""R@1 of the ways of a query, by kind."""
+"""R@1 of the ways of a query, by kind, and what they find more than raw rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cimtool.base.intervals import Change
-from cimtool.costs.ways import GalleryWay, WayKind
-
-OF_RAW_ROWS: tuple[WayKind, ...] = ("raw rows", "CPU core", "GPU", "GPU in batches")
-"""The kinds that rank by raw rows, if these have one width."""
+from cimtool.costs.ways import OF_RAW_ROWS, GalleryWay, WayKind
 
 
 @dataclass(frozen=True)
 class WayAccuracy:
-    """R@1 of texts by kind of way, among `items`, and where it is from."""
+    """R@1 of texts by kind of way, among `items`, where it is from, and gains over raw rows."""
 
     r1: Mapping[WayKind, Change]
     items: int
     source: str
+    gains: Mapping[WayKind, Change] = field(default_factory=dict)
 
     def of(self, way: GalleryWay) -> GalleryWay:
         """A way with its R@1; one that has it is unchanged."""
         if way.r1 is not None or way.refused:
             return way
         r1 = self.r1.get(way.kind)
-        return way if r1 is None else replace(way, r1=r1, measured_of=self.items)
+        if r1 is None:
+            return way
+        return replace(way, r1=r1, gain=self.gains.get(way.kind), measured_of=self.items)
 
 
 def accuracy_by_kind(

@@ -18,11 +18,13 @@ from cimtool.costs.ways import (
     GalleryWay,
     WayKind,
     cheapest,
+    dearer,
+    finds_more,
     least_known_price,
     times,
 )
 from cimtool.reference.list_share import ListShare
-from cimtool.report.document import Sentence, Tone
+from cimtool.report.document import Note, Sentence, Tone
 from cimtool.report.formats import (
     ENERGIES,
     TIMES,
@@ -34,6 +36,7 @@ from cimtool.report.formats import (
     whole,
 )
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, item_table
+from cimtool.verification.worth import MARGIN
 
 RATES: Units = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 """Units of queries a second."""
@@ -46,6 +49,12 @@ PAYS: dict[Tone, str] = {
 }
 """The answer by tone."""
 
+FINDS_FEWER = "Compute-in-memory does not pay among {}, where it finds less"
+"""The answer if it finds less, and either side may take less energy."""
+
+TONES: dict[str, Tone] = {PAYS["good"]: "good", PAYS["bad"]: "bad", FINDS_FEWER: "bad"}
+"""The tone of the answers that say what to do."""
+
 UNMEASURED: dict[Tone, str] = {
     "good": "Compute-in-memory takes less energy among {}, how much it finds is not measured",
     "bad": "Compute-in-memory takes more energy among {}, how much it finds is not measured",
@@ -56,8 +65,13 @@ FINDS_LESS: dict[Tone, str] = {
     "good": "Compute-in-memory takes less energy among {}, and finds less",
     "bad": "Compute-in-memory takes more energy among {}, and finds more",
 }
-"""The answer by tone if R@1 of the cheapest way is lower than that of the other side."""
+"""The answer by tone if the side that takes less energy finds less."""
 
+NOT_SHOWN: dict[Tone, str] = {
+    "good": "Compute-in-memory takes less energy among {}, and is not shown to find as much",
+    "bad": "Compute-in-memory takes more energy among {}, and is not shown to find more",
+}
+"""The answer by tone if the queries cannot tell which side finds more."""
 
 HYBRID = "cimtool compile --score-mapping hybrid"
 """The command that makes a bundle which keeps calibration items, so that lists are measured."""
@@ -73,7 +87,7 @@ def verdict(found: BundleCost) -> list[Sentence]:
                 "verdict",
             )
         ]
-    return cheapest_sentence(found.ways, _among(found))
+    return cheapest_sentences(found.ways, _among(found))
 
 
 def _among(found: BundleCost) -> str:
@@ -86,34 +100,65 @@ def _at_once(found: BundleCost, before: str = ", ") -> str:
     return f"{before}{found.batch:,} queries at once" if found.batch > 1 else ""
 
 
-def cheapest_sentence(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
+def cheapest_sentences(ways: tuple[GalleryWay, ...], among: str) -> list[Sentence]:
     """The answer, and the cheapest way of these `among` so many items beside the other side's.
 
     One side is the compiled model on its target (BUILT), the other is all else. If the answer is
-    open, it names what would have to be known better.
+    open, a note names what would have to be known better.
     """
     least = cheapest(ways)
     if not least:
         return []
     built = {one.kind in BUILT for one in least}
     tone: Tone = "" if len(built) > 1 else ("good" if built == {True} else "bad")
-    answer, first, rival = PAYS[tone], least[0], _rival(ways, least)
-    compared = least if rival is None else (*least, rival)
-    if tone and any(one.r1 is None for one in compared):
-        answer, tone = UNMEASURED[tone], ""
-    elif tone and rival is not None and _finds_less(first, rival):
-        answer, tone = FINDS_LESS[tone], ""
-    text = f"{answer.format(among)}: "
+    rival = _rival(ways, least)
     if rival is None:
-        text += f'"{first.way}" takes {first.energy_pj.full_text(ENERGIES)}'
-    else:
-        # One that is surely cheaper than the other side shows the answer.
-        shown = [first] if len(built) > 1 else least
-        against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
-        text += f'"{rival.way}" takes {times_text(ratio)} the energy of "{against.way}"'
-        if len(built) > 1:
-            text += f"; least known is the energy of {least_known_price(rival, against)}"
-    return [Sentence(f"{text}.", "verdict", tone)]
+        answer = PAYS[tone] if all(one.r1 for one in least) or not tone else UNMEASURED[tone]
+        energy = least[0].energy_pj.full_text(ENERGIES)
+        said = f'{answer.format(among)}: "{least[0].way}" takes {energy}.'
+        return [Sentence(said, "verdict", TONES.get(answer, ""))]
+    if tone == "good" and any(finds_more(one, rival) is None for one in least):
+        least = _measured(ways) or least
+    answer = _answer(tone, [*least, rival])
+    # One that is surely cheaper than the other side shows the answer.
+    shown = least if tone else least[:1]
+    against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
+    compared = f'"{rival.way}" takes {times_text(ratio)} the energy of "{against.way}"'
+    said = f"{answer.format(among)}: {compared}."
+    less_known = f"Least known is the energy of {least_known_price(rival, against)}."
+    open_ = answer == PAYS[""]
+    return [
+        Sentence(said, "verdict", TONES.get(answer, "")),
+        *([Note(less_known)] if open_ else []),
+    ]
+
+
+def _answer(tone: Tone, compared: Sequence[GalleryWay]) -> str:
+    """The answer of `tone` by energy, with what the compiled model finds more than the others."""
+    built = [one for one in compared if one.kind in BUILT]
+    others = [one for one in compared if one.kind not in BUILT]
+    found = [finds_more(one, other) for one in built for other in others]
+    gains = [one for one in found if one is not None]
+    if len(gains) < len(found):
+        return UNMEASURED.get(tone, PAYS[tone])
+    more, fewer = all(one.low > 0 for one in gains), all(one.high < 0 for one in gains)
+    if not tone:
+        return FINDS_FEWER if fewer else PAYS[tone]
+    if (fewer, more)[tone == "bad"]:
+        return FINDS_LESS[tone]
+    as_many = all(one.low >= -MARGIN for one in gains)
+    no_more = all(one.high <= MARGIN for one in gains)
+    return (PAYS if (as_many, no_more)[tone == "bad"] else NOT_SHOWN)[tone]
+
+
+def _measured(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:
+    """The way in BUILT of least energy whose R@1 is known and that is surely cheaper than all else.
+
+    Nothing if there is none.
+    """
+    others = [one for one in ways if one.kind not in BUILT and one.known]
+    known = [one for one in ways if one.kind in BUILT and one.known and one.r1 is not None]
+    return cheapest([one for one in known if all(dearer(other, one) for other in others)])[:1]
 
 
 def _multiples(way: GalleryWay, least: Sequence[GalleryWay]) -> list[tuple[GalleryWay, Change]]:
@@ -185,11 +230,6 @@ def _rival(ways: Sequence[GalleryWay], least: Sequence[GalleryWay]) -> GalleryWa
     """The cheapest way of the other side than the first of `least`; None if none is known."""
     other = [one for one in ways if (one.kind in BUILT) != (least[0].kind in BUILT)]
     return next(iter(cheapest(other)), None)
-
-
-def _finds_less(one: GalleryWay, other: GalleryWay) -> bool:
-    """True if R@1 of one way is lower, beyond both intervals."""
-    return one.r1 is not None and other.r1 is not None and one.r1.high < other.r1.low
 
 
 def by_size_text(found: BundleCost) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import REPORT_FILES
-from cimtool.base.intervals import Interval
+from cimtool.base.intervals import Change
 from cimtool.base.json_files import read_json
 from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
@@ -25,29 +25,39 @@ from cimtool.verification.report_format import FORMAT_VERSION, LARGEST_REPORT
 
 
 def accuracy_of_rows(
-    bundle: Bundle, rows: Iterable[StageRow], samples: int, items: int, source: str
+    bundle: Bundle,
+    rows: Iterable[StageRow],
+    samples: int,
+    items: int,
+    source: str,
+    gain: Change | None,
 ) -> WayAccuracy:
-    """The accuracy by the rows of a report, which end with the compiled model."""
+    """The accuracy by the rows of a report, which end with the compiled model.
+
+    `gain` is what that model finds more than raw rows, None if it is not known.
+    """
     stages = {row.stage: row.with_interval(R1) for row in rows}
     built = list(stages.values())[-1] if stages else None
     kind: WayKind = "digital" if bundle.program.gallery_items is None else "in the memory"
     kind = kind if bundle.program.shortlist is None else "shortlist"
-    known = accuracy_by_kind(
-        stages.get(RAW_INT8),
-        stages.get(f"Monte Carlo (K={samples})"),
-        built,
-        kind,
-    )
-    return WayAccuracy(known, items, source)
+    raw, sampled = stages.get(RAW_INT8), stages.get(f"Monte Carlo (K={samples})")
+    known = accuracy_by_kind(raw, sampled, built, kind)
+    return WayAccuracy(known, items, source, _gains(raw, gain, kind))
+
+
+def _gains(raw: Change | None, gain: Change | None, kind: WayKind) -> dict[WayKind, Change]:
+    """The gain of the build; none where machines compute what it does, for want of raw rows."""
+    found = Change(0.0, 0.0, 0.0) if raw is None else gain
+    return {} if found is None else {kind: found}
 
 
 def accuracy_on(pairs: ScoredPairs) -> WayAccuracy:
     """The accuracy on data: of raw rows, and of the digital score."""
     raw = raw_products(pairs.data)
-    known = accuracy_by_kind(
-        None if raw is None else pairs.r1(raw), None, pairs.r1(pairs.scores), "digital"
-    )
-    return WayAccuracy(known, len(pairs.data.video), pairs.data.file)
+    of_raw, (built, gain) = None if raw is None else pairs.found(raw)[0], pairs.found(pairs.scores)
+    known = accuracy_by_kind(of_raw, None, built, "digital")
+    gains = _gains(of_raw, gain, "digital")
+    return WayAccuracy(known, len(pairs.data.video), pairs.data.file, gains)
 
 
 def scored_pairs(bundle: Bundle, data: EmbeddingsLike, qrels: File | None) -> ScoredPairs:
@@ -99,11 +109,13 @@ def reported_accuracy(bundle: Bundle, samples: int) -> WayAccuracy | None:
         try:
             rows = [_row(one) for one in values["rows"]]
             items = values["data"]["videos"]
+            gain = values["worth"]["gain"]
+            gained = None if gain is None else _between(gain["value"], gain)
         except (KeyError, TypeError, ValueError):
             rows, items = [], None
         if not rows or not fits(items, int):
             raise CimError("lacks rows of stages or the number of items; verify the bundle again")
-    return accuracy_of_rows(bundle, rows, samples, items, REPORT_FILES[0])
+    return accuracy_of_rows(bundle, rows, samples, items, REPORT_FILES[0], gained)
 
 
 def _row(values: Mapping[str, Any]) -> StageRow:
@@ -111,5 +123,9 @@ def _row(values: Mapping[str, Any]) -> StageRow:
     metrics, ends = values["metrics"], values["intervals"]
     if R1 not in metrics or R1 not in ends:
         return StageRow(str(values["stage"]))
-    between = Interval(float(ends[R1]["low"]), float(ends[R1]["high"]))
-    return StageRow(str(values["stage"]), {R1: float(metrics[R1])}, intervals={R1: between})
+    r1 = _between(metrics[R1], ends[R1])
+    return StageRow(str(values["stage"]), {R1: r1.value}, intervals={R1: r1.interval})
+
+
+def _between(value: Any, ends: Mapping[str, Any]) -> Change:
+    return Change(float(value), float(ends["low"]), float(ends["high"]))

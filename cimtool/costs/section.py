@@ -15,7 +15,16 @@ from cimtool.costs.bundle_cost import BundleCost, bundle_cost
 from cimtool.costs.measured_accuracy import accuracy_of_rows
 from cimtool.costs.total_tables import energy_headline, part_table, total_table
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
-from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
+from cimtool.report.formats import (
+    AREAS,
+    ENERGIES,
+    NOT_GIVEN,
+    TIMES,
+    counted,
+    coverage,
+    whole,
+)
+from cimtool.report.table import Content
 from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs
 
 
@@ -42,7 +51,8 @@ class CostSection(ReportSection, name="cost"):
         samples, drift, bundle = measured.references.samples, measured.drift, measured.bundle
         found = bundle_cost(bundle, samples, drift.worth.ranked_items)
         items = len(measured.data.video)
-        known = accuracy_of_rows(bundle, drift.rows, samples, items, "this report")
+        gain = drift.worth.gain
+        known = accuracy_of_rows(bundle, drift.rows, samples, items, "this report", gain)
         return replace(found, accuracy=known)
 
     @classmethod
@@ -54,6 +64,12 @@ class CostSection(ReportSection, name="cost"):
     def verdict(cls, found: BundleCost) -> list[Sentence]:
         """Return the cheapest way of a query, and whether compute-in-memory pays."""
         return instead.verdict(found)
+
+    @classmethod
+    def compared(cls, found: BundleCost) -> dict[str, Content]:
+        """Return the arrays, and the energy of a query with its interval."""
+        energy = None if found.query is None else found.query.energy_pj.full_cell(ENERGIES)
+        return {"arrays": found.floorplan.arrays, "energy of a query": energy}
 
     @classmethod
     def blocks(cls, found: BundleCost, bundle: str) -> tuple[Block, ...]:

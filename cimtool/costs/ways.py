@@ -27,6 +27,9 @@ KINDS: tuple[WayKind, ...] = get_args(WayKind)
 BUILT: tuple[WayKind, ...] = ("digital", "in the memory", "shortlist")
 """Kinds in which the compiled model answers on its target."""
 
+OF_RAW_ROWS: tuple[WayKind, ...] = ("raw rows", "CPU core", "GPU", "GPU in batches")
+"""Kinds that rank by raw rows, if these have one width."""
+
 HERE = "here"
 """The place of ways on the bundle's target."""
 
@@ -39,11 +42,12 @@ class GalleryWay:
     queries that are answered at once, in `latency_ns`. `by_price` are its parts by the name of
     their price; ways have prices of the same name in common. `chips` hold the model and the
     gallery; `arrays`, `cells` of an item and `conversions` are the gallery's. `r1` is R@1 of texts,
-    `recall` the share of them whose best item a shortlist holds, both among `measured_of` items, of
-    a list of `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH.
-    `length` are the items of its shortlist. `unmeasured` has the reason that R@1 of a list is not
-    measured, `refused` that the way is not possible. `note` describes it. `loads`: the items are
-    loaded into arrays for each query, or batch.
+    `gain` what a way in BUILT finds more than raw rows on the same queries, `recall` the share of
+    texts whose best item a shortlist holds, all among `measured_of` items, of a list of
+    `measured_list` of them. `enough_list` is the shortest list that would hold ENOUGH. `length` are
+    the items of its shortlist. `unmeasured` has the reason that R@1 of a list is not measured,
+    `refused` that the way is not possible. `note` describes it. `loads`: the items are loaded into
+    arrays for each query, or batch.
     """
 
     kind: WayKind
@@ -58,6 +62,7 @@ class GalleryWay:
     cells: int | None = None
     conversions: int | None = None
     r1: Change | None = None
+    gain: Change | None = None
     recall: Change | None = None
     measured_of: int | None = None
     measured_list: int | None = None
@@ -92,7 +97,7 @@ class GalleryWay:
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         names = ("energy_pj", "latency_ns", "queries_per_s")
-        shares = {name: getattr(self, name) for name in ("r1", "recall")}
+        shares = {name: getattr(self, name) for name in ("r1", "gain", "recall")}
         return (
             vars(self)
             | {name: getattr(self, name).to_json() for name in names}
@@ -165,6 +170,21 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
     return Change(found.value, low, high)
 
 
+def finds_more(one: GalleryWay, other: GalleryWay) -> Change | None:
+    """What a way in BUILT finds more than one of the other side; None if it is not measured.
+
+    Without a comparison on the same queries, the two intervals count as independent.
+    """
+    if one.r1 is None or other.r1 is None:
+        return None
+    if one.gain is not None and other.kind in OF_RAW_ROWS:
+        return one.gain
+    gain = one.r1.value - other.r1.value
+    low = math.hypot(one.r1.value - one.r1.low, other.r1.high - other.r1.value)
+    high = math.hypot(one.r1.high - one.r1.value, other.r1.value - other.r1.low)
+    return Change(gain, gain - low, gain + high)
+
+
 def least_known_price(one: GalleryWay, other: GalleryWay) -> str:
     """The part of the energies whose price leaves their multiple widest: `arrays`, or a machine."""
     name = least_known(_by_price(one), _by_price(other))
@@ -186,7 +206,7 @@ def cheapest(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:
     if not known:
         return ()
     first, *others = known
-    rest = [one for one in others if not any(_dearer(one, other) for other in known)]
+    rest = [one for one in others if not any(dearer(one, other) for other in known)]
     return first, *rest
 
 
@@ -195,6 +215,7 @@ def _energy(way: GalleryWay) -> tuple[bool, float]:
     return way.energy_pj.lower_bound, way.energy_pj.value or 0.0
 
 
-def _dearer(one: GalleryWay, other: GalleryWay) -> bool:
+def dearer(one: GalleryWay, other: GalleryWay) -> bool:
+    """True if a way takes more energy than another at all prices."""
     ratio = times(one, other)
     return ratio is not None and ratio.low > 1

@@ -376,9 +376,7 @@ def _scores(ranked: RankedSubjects, options: EvaluateOptions) -> Iterator[Score]
     for (named, _), one in zip(ranked, samples, strict=True):
         losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
         less = {  # a loss is positive if the metric is worse; a rank is worse if it is higher
-            key: loss
-            if RANKINGS_BY_KEY[key].lower_is_better
-            else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
+            key: loss if RANKINGS_BY_KEY[key].lower_is_better else loss.reversed
             for key, loss in losses.items()
         }
         subject, values = named.subject, rounded(one.metrics)

@@ -55,12 +55,14 @@ SPREAD = 16
 class ArrayAccuracy:
     """Accuracy of a way among `items` at hand: R@1 of texts, with a list that of a `gallery`.
 
+    `gain` is its R@1 above that of raw rows, None for rows of two widths.
     `places` [n] are those of the texts' best items in the order of a shortlist, None without one.
     """
 
     items: int
     gallery: int
     r1: Change | None
+    gain: Change | None
     places: IntArray | None = None
 
     def of(self, way: GalleryWay, length: int | None) -> GalleryWay:
@@ -69,15 +71,15 @@ class ArrayAccuracy:
         R@1 after a list is known for the gallery alone, what the list holds for any.
         """
         if self.places is None or length is None:
-            return replace(way, r1=self.r1, measured_of=self.items)
+            return replace(way, r1=self.r1, gain=self.gain, measured_of=self.items)
         share, count = ListShare(min(length, way.items), way.items, self.items), len(self.places)
         enough = int(np.sort(self.places)[math.ceil(ENOUGH * count) - 1]) + 1
         way = replace(way, measured_of=self.items, enough_list=share.length_for(enough))
         if not share.measured:
             return replace(way, unmeasured=share.unmeasured)
         held = counted_share(int((self.places < share.measured).sum()), count)
-        r1 = self.r1 if way.items == self.gallery else None
-        return replace(way, r1=r1, recall=held, measured_list=share.measured)
+        way = replace(way, recall=held, measured_list=share.measured)
+        return replace(way, r1=self.r1, gain=self.gain) if way.items == self.gallery else way
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +285,7 @@ class WaysInArrays:
         graph = job.fitted(make, make(pairs.video))
         programmed = Simulator(job.program_with(graph))
         if length is None:
-            return ArrayAccuracy(items, gallery, pairs.r1(programmed.score(pairs.text)))
+            return ArrayAccuracy(items, gallery, *pairs.found(programmed.score(pairs.text)))
         listed = ListShare(min(length, gallery), gallery, items).measured
         scores, best = np.array(pairs.scores), pairs.scores.argmax(axis=1)[:, None]
         places = np.empty(len(best), np.int64)
@@ -291,7 +293,8 @@ class WaysInArrays:
             places[rows] = places_of(distances, best[rows])[:, 0]
             order = np.argsort(distances, axis=1, kind="stable")
             np.put_along_axis(scores[rows], order[:, listed:], -np.inf, axis=1)
-        return ArrayAccuracy(items, gallery, pairs.r1(scores) if listed else None, places)
+        found = pairs.found(scores) if listed else (None, None)
+        return ArrayAccuracy(items, gallery, *found, places)
 
 
 def _refused(kind: WayKind, length: int | None, error: CimError) -> WayOfSize:

@@ -16,7 +16,14 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.intervals import Change, Interval
-from cimtool.reference.bootstrap import RESAMPLES, QueryCounts, Samples, interval, resamples
+from cimtool.reference.bootstrap import (
+    RESAMPLES,
+    QueryCounts,
+    Samples,
+    counted_share,
+    interval,
+    resamples,
+)
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.reference.pair_draw import PairDraw
@@ -88,6 +95,26 @@ def differing(
         changed = [i for i in other_values if _alone(metric, one[i]) != _alone(metric, two[i])]
         found[way] = len(np.unique(right[changed])) if way == WAYS[0] else len(changed)
     return found
+
+
+LEAST_DIFFERING = 6
+"""Independent queries that must differ for resamples to tell more than a sign.
+
+If there is no difference, all of n differ in the same direction with chance 2^(1-n): 3% for 6.
+"""
+
+
+def widened(loss: Change, changed: int, count: int) -> Change:
+    """A loss over `count` queries of which only those `changed` differ.
+
+    If they are fewer than LEAST_DIFFERING, resamples of them tell little. Then the interval reaches
+    as far from the loss as all queries that may differ could move it: the upper end of their share.
+    """
+    if changed >= LEAST_DIFFERING or count == 0:
+        return loss
+    most = counted_share(min(changed, count), count).high
+    ends = max(loss.value - most, -1.0), min(loss.value + most, 1.0)
+    return Change(loss.value, min(loss.low, ends[0]), max(loss.high, ends[1]))
 
 
 def _alone(metric: RankingMetric, measured: float) -> float:

@@ -17,6 +17,9 @@ from cimtool.report.page import picture_url, render_fragment
 from cimtool.report.svg import as_file
 from cimtool.report.table import BlockLevel, Table
 
+WARNING = "warning: "
+"""The first word of a note that warns."""
+
 Tone = Literal["", "good", "bad", "soft"]
 """A class of the page's style."""
 
@@ -33,6 +36,11 @@ class Sentence:
 @dataclass(frozen=True)
 class Note(Sentence):
     """A sentence of a list: a warning, a remark."""
+
+    @property
+    def warns(self) -> bool:
+        """True if it says that it is a warning."""
+        return self.text[: len(WARNING)] == WARNING
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ from cimtool.report.table import BlockLevel, Column, Row, Table
 UNLIMITED = 10_000
 """More columns than any table has."""
 
+LINES = 15
+"""Lines of a first screen."""
+
 
 def terminal(
     document: Document, width: int = UNLIMITED, verbose: bool = False, wrap: bool = True
@@ -71,19 +74,56 @@ def _first(blocks: Iterable[Block], levels: Sequence[BlockLevel]) -> Iterator[Bl
                 yield block
 
 
+def fitted(document: Document, width: int, lines: int = LINES) -> Document:
+    """The document with what makes its first screen longer than so many `lines` as details.
+
+    Notes go first, from the last one on, then verdicts of sections, then warnings.
+    """
+    while len(terminal(document, width).splitlines()) > lines:
+        ranks = {
+            (rank, -index): index
+            for index, one in enumerate(document.blocks)
+            if (rank := _rank(one)) is not None
+        }
+        if not ranks:
+            break
+        first, blocks = ranks[min(ranks)], list(document.blocks)
+        blocks[first] = _detailed(blocks[first])
+        document = replace(document, blocks=tuple(blocks))
+    return document
+
+
+def _rank(block: Block) -> int | None:
+    """The order in which blocks leave a first screen that is too long; None if one stays."""
+    if isinstance(block, Section):
+        return 1 if next(_first(block.blocks, ("verdict",)), None) is not None else None
+    if isinstance(block, Note) and block.level == "shown":
+        return 2 if block.warns else 0
+    return None
+
+
+def _detailed(block: Block) -> Block:
+    """A note, or a section with all its sentences, as a detail."""
+    if isinstance(block, Section):
+        return replace(block, blocks=tuple(_detailed(one) for one in block.blocks))
+    return replace(block, level="detail") if isinstance(block, Sentence) else block
+
+
 def left_out(document: Document, width: int) -> str:
     """A few words on what the first screen leaves out; empty if it is nothing."""
     parts = [one for one in document.blocks if isinstance(one, Section | Table)]
     tables = [one for one in parts if isinstance(one, Table) and one.level == "verdict"]
     others = len(parts) - len(tables)
-    notes = sum(isinstance(one, Sentence) and one.level == "detail" for one in document.blocks)
+    said = [one for one in document.blocks if isinstance(one, Sentence) and one.level == "detail"]
+    warnings = sum(isinstance(one, Note) and one.warns for one in said)
     cut = any(is_narrowed(one, width) or not all(r.essential for r in one.rows) for one in tables)
-    said = (
-        "a table" if others == 1 else f"{others} tables and sections",
-        counted(notes, "note"),
-        "all rows and columns",
-    )
-    return ", ".join(text for text, is_so in zip(said, (others, notes, cut), strict=True) if is_so)
+    parts_left = {
+        counted(warnings, "warning"): warnings,
+        "a table" if others == 1 else f"{others} tables and sections": others,
+        counted(len(said) - warnings, "note"): len(said) - warnings,
+        "all rows and columns": cut,
+    }
+    return ", ".join(text for text, is_left in parts_left.items() if is_left)
 
 
 def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> Iterator[str]:

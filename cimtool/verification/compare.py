@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from cimtool.loading.calibration_rows import without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import led
-from cimtool.report.document import Document, Note, Sentence, notes
+from cimtool.report.document import Document, Note, Sentence
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
@@ -28,6 +28,7 @@ from cimtool.verification.render import verdict_blocks
 from cimtool.verification.report import Report
 from cimtool.verification.report_format import FORMAT_VERSION
 from cimtool.verification.run import verify_bundle
+from cimtool.verification.sections import ReportSection
 from cimtool.verification.worth_table import worth_table
 
 
@@ -54,27 +55,33 @@ class BundleComparison(Result):
     def document(self) -> Document:
         """Each bundle's verdict, the warnings, a table with a column a bundle, and all notes."""
         each = list(zip(self.names, self.reports, strict=True))
-        verdicts = [
-            replace(one, text=f"{name}: {one.text}")
-            for name, report in each
-            for one in verdict_blocks(report)
-            if isinstance(one, Sentence)
-        ]
+        verdicts, others = [], []
+        for name, report in each:
+            first, *more = (one for one in verdict_blocks(report) if isinstance(one, Sentence))
+            verdicts.append((name, first))
+            others += [(name, Note(one.text, "shown", one.tone)) for one in more]
+        urgent = [(name, Note(text, "verdict")) for name, text in _first(self)]
         figures = [
             replace(table, title=name, name="", level="shown")
             for name, report in each
             for table in worth_table(report.drift.worth)
         ]
-        told = [f"{name}: {note}" for name, one in each for note in one.notes[len(one.warnings) :]]
+        shown = [(name, Note(n)) for name, one in each for n in one.notes[len(one.warnings) :]]
         return Document(
             " and ".join(self.names),
             (
-                *verdicts,
-                *(Note(text, "verdict") for text in dict.fromkeys(_first(self))),
+                *_of_bundles(verdicts),
+                *_of_bundles(urgent),
                 comparison_table(self).named("bundles", "verdict"),
                 *figures,
-                *notes(told),
-                *notes([one for one in dict.fromkeys(_notes(self)) if one not in told], "detail"),
+                *_of_bundles(others),
+                *_of_bundles(shown),
+                Note(_reference(self), "detail"),
+                *_of_bundles(
+                    (name, Note(f"not modelled: {text}", "detail"))
+                    for name, report in each
+                    for text in report.target.unmodelled
+                ),
             ),
             self.to_json,
         )
@@ -141,10 +148,12 @@ def comparison_table(found: BundleComparison) -> Table:
     columns = [Column("figure"), *(Column(name, number) for name in found.names)]
     settings = [(key, *row) for key, row in found.differing.items()]
     metrics = _by_label([_metrics(report) for report in found.reports])
-    rows = [*settings, *_steps(found), *metrics]
+    figures = _by_label([_of_sections(report) for report in found.reports])
+    rows = [*settings, *_steps(found), *metrics, *figures]
     drift = found.reports[0].drift
     lead, ways = led(drift.by_class)[0], way_names(drift.modalities).values()
     told = {key for key, *_ in settings} | {"centred RMSE"} | set(map(lead.labelled, ways))
+    told |= {str(label) for label, *_ in figures}
     made = make_table("Bundles side by side", columns, rows)
     return made.keeping(row[0] in told for row in rows)
 
@@ -198,22 +207,33 @@ def _metrics(report: Report) -> dict[str, Content]:
     return found
 
 
-def _first(found: BundleComparison) -> list[str]:
-    """Sentences that a reader must see before any figure, each after its bundle."""
+def _of_bundles(said: Iterable[tuple[str, Sentence]]) -> list[Sentence]:
+    """Each sentence once, after the names of the bundles that it is of."""
+    names: dict[Sentence, list[str]] = {}
+    for name, one in said:
+        names.setdefault(one, []).append(name)
+    return [replace(one, text=f"{', '.join(of)}: {one.text}") for one, of in names.items()]
+
+
+def _of_sections(report: Report) -> dict[str, Content]:
+    """The rows of its sections."""
+    kinds = ReportSection.every()
+    rows = (kinds[name].compared(one) for name, one in report.sections.items())
+    return {label: cell for row in rows for label, cell in row.items()}
+
+
+def _first(found: BundleComparison) -> list[tuple[str, str]]:
+    """Sentences that a reader must see before any figure, each with its bundle."""
     said = []
     for name, report in zip(found.names, found.reports, strict=True):
         sentences = report.headline.sentences
         own = [*report.warnings, *baseline_sentences(report.drift.baselines)]
         own += trained_clause(report)
         own += [NOT_CHECKED] * (NOT_CHECKED in sentences)
-        said += [f"{name}: {text}" for text in own]
+        said += [(name, text) for text in dict.fromkeys(own)]
     return said
 
 
-def _notes(found: BundleComparison) -> list[str]:
+def _reference(found: BundleComparison) -> str:
     names = {report.drift.reference for report in found.reports}
-    said = [f"RMSE, centred RMSE and losses are against {' or '.join(sorted(names))}."]
-    for name, report in zip(found.names, found.reports, strict=True):
-        others = report.all_notes[len(report.warnings) :]
-        said += [f"{name}: {note}" for note in others]
-    return said
+    return f"RMSE, centred RMSE and losses are against {' or '.join(sorted(names))}."

@@ -19,7 +19,6 @@ from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change, Interval
 from cimtool.base.json_files import significant
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
@@ -39,6 +38,7 @@ from cimtool.reference.queries import (
     relative_errors,
     rounded,
     uncertainties,
+    widened,
 )
 from cimtool.reference.retrieval import after_shortlist, measured, of_means
 from cimtool.reference.truth import Truth
@@ -352,13 +352,6 @@ def _drawn(count: int) -> IntArray:
 DISTANCE = "-ed"
 
 
-LEAST_DIFFERING = 6
-"""Independent queries that must differ for resamples to tell more than a sign.
-
-If there is no difference, all of n differ in the same direction with chance 2^(1-n): 3% for 6.
-"""
-
-
 @dataclass(frozen=True)
 class BaselineLoss:
     """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
@@ -417,19 +410,14 @@ def baseline_loss(
 ) -> BaselineLoss:
     """The loss of a stage against the `other` uncertainty, which its `own` losses are from.
 
-    `names` are those of the baseline and of the stage, which have these `queries`. If fewer than
-    LEAST_DIFFERING queries differ, resamples of them tell little. Then the interval reaches as far
-    from the loss as all queries that may differ could move it: the upper end of their share.
+    `names` are those of the baseline and of the stage, which have these `queries`.
     """
     metric = led(truth.by_class)[0]
     loss = own.losses[metric.loss]
     way = next(way for way, key in metric.keys.items() if own.losses[key] is loss)
     count = independent(queries[1], metric.of, truth.text_to_video)[way]
     changed = differing(*queries, metric, truth.text_to_video)[way]
-    if changed < LEAST_DIFFERING and count > 0:
-        most = counted_share(min(changed, count), count).high
-        ends = max(loss.value - most, -1.0), min(loss.value + most, 1.0)
-        loss = Change(loss.value, min(loss.low, ends[0]), max(loss.high, ends[1]))
+    loss = widened(loss, changed, count)
     key = metric.keys[way]
     return BaselineLoss(
         *names,

@@ -305,8 +305,7 @@ def _change(label: str, loss: Change) -> str:
     if loss.low > 0:
         return f"{label} LOSES more than other queries could explain: {points_text(loss)}."
     if loss.high < 0:
-        gain = Change(-loss.value, -loss.high, -loss.low)
-        return f"{label} GAINS more than other queries could explain: {points_text(gain)}."
+        return f"{label} GAINS more than other queries could explain: {points_text(loss.reversed)}."
     return f"The loss of {label} is within what other queries would change: {points_text(loss)}."
 
 

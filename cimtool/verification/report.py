@@ -47,7 +47,11 @@ DERIVED: dict[str, dict[str, Any]] = {
         "standing": {"enum": list(get_args(Standing))},
         "standing_whole": {"enum": list(get_args(Standing))},
     },
-    "Worth": {"sentence": {"type": "string"}, "tone": {"enum": ["", "good", "bad"]}},
+    "Worth": {
+        "gain": {"anyOf": [{"$ref": "#/$defs/Change"}, {"type": "null"}]},
+        "sentence": {"type": "string"},
+        "tone": {"enum": ["", "good", "bad"]},
+    },
 }
 """Properties that the JSON has beside a class's own fields."""
 

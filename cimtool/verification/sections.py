@@ -17,6 +17,7 @@ from cimtool.base.typed_fields import fits
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.document import Block, Sentence
+from cimtool.report.table import Content
 
 if TYPE_CHECKING:  # loading these takes longer than a cost, which has a section but no drift
     from cimtool.verification.headline import DriftFindings
@@ -69,6 +70,11 @@ class ReportSection(Named):
     def verdict(cls, found: Any) -> Sequence[Sentence]:
         """Return what it adds to the verdict; nothing unless a section says otherwise."""
         return ()
+
+    @classmethod
+    def compared(cls, found: Any) -> Mapping[str, Content]:
+        """Return its rows in the table of `compare`; nothing unless a section says otherwise."""
+        return {}
 
     @classmethod
     @abstractmethod

@@ -189,11 +189,31 @@ class Worth:
     @property
     def against_raw(self) -> Standing | None:
         """The standing against raw rows, in the larger gallery if one was asked for."""
-        if self.larger is not None and self.larger.gain is not None:
-            gain = self.larger.gain
-            loss = Change(0.0 - gain.value, 0.0 - gain.high, 0.0 - gain.low)
-            return standing_of(loss, self.larger.queries)
+        larger = self.larger
+        if larger is not None and larger.gain is not None:
+            return standing_of(larger.gain.reversed, larger.queries)
+        return self.against_raw_here
+
+    @property
+    def against_raw_here(self) -> Standing | None:
+        """The standing against raw rows among the items of the data."""
         return None if self.of_raw is None else standing_of(self.of_raw.loss, self.of_raw.queries)
+
+    @property
+    def gain(self) -> Change | None:
+        """What the compiled model finds more than raw rows, among `ranked_items`.
+
+        Of the larger gallery; but what is worse among the items of the data, and not known there,
+        counts as worse. All is open with too few queries, and None if it is not known.
+        """
+        standing = self.against_raw
+        larger = None if self.larger is None else self.larger.gain
+        here = None if self.of_raw is None else self.of_raw.loss.reversed
+        lost = standing == "not shown" and self.against_raw_here == "worse"
+        found = here if larger is None or lost else larger
+        return (
+            None if found is None else (replace(found, low=-1.0, high=1.0) if self.few else found)
+        )
 
     @property
     def ranked_items(self) -> int:
@@ -206,6 +226,8 @@ class Worth:
         found: list[Standing] = []
         if self.against_raw is not None:
             found.append(self.against_raw)
+        if self.against_raw == "not shown" and self.against_raw_here == "worse":
+            found.append("worse")
         if self.sampled is not None:
             found.append(self.sampled.standing)
         if self.of_float is not None:
@@ -254,10 +276,19 @@ class Worth:
             said.append(_than(standing, "its float score"))
         if self.against_raw is not None:
             at = len(said) if self.against_raw == "better" else 0
-            among = f" among {self.larger.items:,} items" if self.larger is not None else ""
-            said.insert(at, _than(self.against_raw, f"raw rows in int8{among}"))
+            said.insert(at, self._beside_raw(self.against_raw))
         verdict = f"{subject} is {', '.join(said)}."
         return f"{verdict} {self.few}" if self.few else verdict
+
+    def _beside_raw(self, standing: Standing) -> str:
+        """The standing against raw rows; if it is open in a larger gallery, that here too."""
+        raw, here = "raw rows in int8", self.against_raw_here
+        if self.larger is None:
+            return _than(standing, raw)
+        if standing != "not shown" or here in (None, standing):
+            return _than(standing, f"{raw} among {self.larger.items:,} items")
+        first = _than(here, f"{raw} among {self.items:,} items")
+        return f"{first} ({WORDS[standing][0]} among {self.larger.items:,})"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -62,8 +62,7 @@ def _ranked(worth: Worth) -> Iterator[WorthRow]:
 
 def _loss(name: str, one: BaselineLoss) -> list[Content]:
     loss = one.loss
-    gain = Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
-    change = _points(gain, one.queries >= LEAST_QUERIES)
+    change = _points(loss.reversed, one.queries >= LEAST_QUERIES)
     standing = _cell_of(standing_of(loss, one.queries))
     return [name, percent(one.of_baseline), percent(one.of_stage), change, standing]
 

@@ -14,7 +14,7 @@ from cimtool.costs.crossings import CheapestFrom
 from cimtool.costs.instead import (
     by_size_text,
     cheapest_by_size_text,
-    cheapest_sentence,
+    cheapest_sentences,
     instead_notes,
     instead_table,
     sampling_text,
@@ -24,18 +24,26 @@ from cimtool.costs.instead import (
 from cimtool.costs.price_errors import times_text
 from cimtool.costs.render import document
 from cimtool.costs.totals import Quantity
-from cimtool.costs.ways import HERE, KINDS, GalleryWay, WayKind, cheapest, times
+from cimtool.costs.ways import BUILT, HERE, KINDS, GalleryWay, WayKind, cheapest, times
+from cimtool.report.document import Note
 from cimtool.report.terminal import terminal
 
+SAME = Change(0.0, -0.005, 0.005)
 
-def way(kind: WayKind, value: float, spread: float = 1.0, place: str = HERE) -> GalleryWay:
+
+def way(
+    kind: WayKind, value: float, spread: float = 1.0, place: str = HERE, gain: Change = SAME
+) -> GalleryWay:
     energy = Quantity(value, (), value / spread, value * spread)
-    return GalleryWay(kind, f"the {kind}", 7000, place, energy, r1=Change(0.25, 0.2, 0.3))
+    r1 = Change(0.25, 0.2, 0.3)
+    return GalleryWay(
+        kind, f"the {kind}", 7000, place, energy, r1=r1, gain=gain if kind in BUILT else None
+    )
 
 
 def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> None:
     ways = (way("raw rows", 1000), way("GPU", 900, 2, "A100"), way("shortlist", 100))
-    (said,) = cheapest_sentence(ways, "7,000 items")
+    (said,) = cheapest_sentences(ways, "7,000 items")
     assert said.text == (
         'Compute-in-memory pays among 7,000 items: "the GPU" takes 9 times (4.5 to 18) the energy '
         'of "the shortlist".'
@@ -44,7 +52,7 @@ def test_one_way_is_cheapest_and_the_next_of_the_other_side_is_a_multiple() -> N
 
 
 def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
-    (said,) = cheapest_sentence((way("raw rows", 10), way("digital", 30)), "7,000 items")
+    (said,) = cheapest_sentences((way("raw rows", 10), way("digital", 30)), "7,000 items")
     assert said.text == (
         'Compute-in-memory does not pay among 7,000 items: "the digital" takes exactly 3 times the '
         'energy of "the raw rows".'
@@ -52,33 +60,81 @@ def test_raw_rows_that_are_cheapest_say_that_it_does_not_pay() -> None:
     assert said.tone == "bad"
 
 
+LESS, MORE, OPEN = (100, 30), (10, 30), (10, 10)
+"""Energies of raw rows and of the digital way."""
+
+
+@pytest.mark.parametrize(
+    ("energies", "gain", "answer", "tone"),
+    [
+        (LESS, (0.03, 0.01, 0.05), "Compute-in-memory pays among 7 items", "good"),
+        (LESS, (0.0, -0.01, 0.01), "Compute-in-memory pays among 7 items", "good"),
+        (LESS, (0.0, -0.011, 0.01), "less energy among 7 items, and is not shown to find as", ""),
+        (LESS, (-0.005, -0.009, -0.001), "less energy among 7 items, and finds less", ""),
+        (MORE, (0.03, 0.01, 0.05), "more energy among 7 items, and finds more", ""),
+        (MORE, (0.02, -0.001, 0.05), "more energy among 7 items, and is not shown to find", ""),
+        (MORE, (0.0, -0.5, 0.01), "Compute-in-memory does not pay among 7 items: ", "bad"),
+        (MORE, (-0.2, -0.5, -0.1), "Compute-in-memory does not pay among 7 items: ", "bad"),
+        (OPEN, (0.03, 0.01, 0.05), "Whether compute-in-memory pays among 7 items is open", ""),
+        (OPEN, (0.0, -0.01, 0.01), "Whether compute-in-memory pays among 7 items is open", ""),
+        (OPEN, (-0.2, -0.5, -0.1), "does not pay among 7 items, where it finds less", "bad"),
+    ],
+)
+def test_the_answer_has_what_both_sides_find_and_what_they_take(
+    energies: tuple[int, int], gain: tuple[float, ...], answer: str, tone: str
+) -> None:
+    raw, built = energies
+    ways = way("raw rows", raw, 2), way("digital", built, place="array", gain=Change(*gain))
+    said, *_ = cheapest_sentences(ways, "7 items")
+    assert answer in said.text
+    assert said.tone == tone
+
+
 @pytest.mark.parametrize(
     ("cheap", "dear", "answer"),
     [
-        ("shortlist", "GPU", "less energy among 7,000 items, and finds less"),
-        ("raw rows", "digital", "more energy among 7,000 items, and finds more"),
+        ("shortlist", "Monte Carlo", "less energy among 7,000 items, and finds less"),
+        ("Monte Carlo", "digital", "more energy among 7,000 items, and finds more"),
     ],
 )
-def test_a_cheapest_way_that_finds_less_is_no_verdict(
+def test_without_a_comparison_on_the_same_queries_intervals_are_independent(
     cheap: WayKind, dear: WayKind, answer: str
 ) -> None:
-    least, other = way(cheap, 10), replace(way(dear, 30), r1=Change(0.5, 0.4, 0.6))
-    (said,) = cheapest_sentence((least, other), "7,000 items")
+    least, other = way(cheap, 10), replace(way(dear, 30), r1=Change(0.4, 0.3, 0.5))
+    (said,) = cheapest_sentences((least, other), "7,000 items")
     assert said.text.startswith(f"Compute-in-memory takes {answer}: ")
-    assert said.tone == ""
-    # Intervals that touch do not tell them apart.
-    (said,) = cheapest_sentence((least, replace(other, r1=Change(0.4, 0.3, 0.5))), "7,000 items")
-    assert said.tone != ""
+    # A difference of 0.1 with an interval of 0.112 to both sides.
+    (said,) = cheapest_sentences(
+        (least, replace(other, r1=Change(0.35, 0.25, 0.45))), "7,000 items"
+    )
+    assert "and is not shown to find" in said.text
+
+
+def test_a_dearer_way_that_is_measured_answers_for_one_that_is_not() -> None:
+    ways = (
+        way("raw rows", 100),
+        replace(way("shortlist", 10), r1=None, gain=None),
+        way("digital", 40),
+    )
+    (said,) = cheapest_sentences(ways, "7,000 items")
+    assert said.text == (
+        'Compute-in-memory pays among 7,000 items: "the raw rows" takes exactly 2.5 times the '
+        'energy of "the digital".'
+    )
+    # One that may take as much energy does not.
+    (said,) = cheapest_sentences((*ways[:2], way("digital", 90, 2)), "7,000 items")
+    assert "how much it finds is not measured" in said.text
 
 
 def test_ways_that_overlap_are_named_and_nothing_is_claimed() -> None:
-    (said,) = cheapest_sentence((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
+    said, note = cheapest_sentences((way("GPU", 10, 2, "A100"), way("digital", 15)), "7,000 items")
     assert said.text == (
         'Whether compute-in-memory pays among 7,000 items is open: "the digital" takes 1.5 times '
-        '(0.75 to 3) the energy of "the GPU"; least known is the energy of A100.'
+        '(0.75 to 3) the energy of "the GPU".'
     )
     assert said.tone == ""
-    assert cheapest_sentence((), "7 items") == []
+    assert note == Note("Least known is the energy of A100.")
+    assert cheapest_sentences((), "7 items") == []
 
 
 @pytest.mark.parametrize(
@@ -93,10 +149,10 @@ def test_without_r1_of_both_sides_it_neither_pays_nor_does_not(
 ) -> None:
     least, other = way(cheap, 10), way(dear, 1000)
     for ways in (
-        (replace(least, r1=None), other), (least, replace(other, r1=None)),
-        (replace(least, r1=None), replace(other, r1=None)),
+        (replace(least, r1=None, gain=None), other), (least, replace(other, r1=None, gain=None)),
+        (replace(least, r1=None, gain=None), replace(other, r1=None, gain=None)),
     ):  # fmt: skip
-        (said,) = cheapest_sentence(ways, "7,000 items")
+        (said,) = cheapest_sentences(ways, "7,000 items")
         assert said.text.startswith(
             f"Compute-in-memory takes {answer} energy among 7,000 items, how much it finds is not "
             "measured: "

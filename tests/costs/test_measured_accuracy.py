@@ -15,6 +15,7 @@ from cimtool.bundle.matcher import load
 from cimtool.costs.bundle_cost import BundleCost
 from cimtool.costs.ways import WayKind
 from cimtool.demo.data import DemoFiles
+from cimtool.verification.ranked_data import raw_products
 
 
 def r1(found: BundleCost, kind: WayKind) -> float | None:
@@ -64,6 +65,36 @@ def test_data_are_measured_and_agree_with_the_report(
     assert r1(found, "digital") == pytest.approx((scores.argmax(axis=1) == right).mean(), abs=0.03)
 
 
+def test_a_gain_is_paired_over_the_same_queries(reported: Path, small_trunk: DemoFiles) -> None:
+    found = api.cost(reported, gallery=50, data=small_trunk.eval)
+    ways = {one.kind: one for one in found.ways}
+    raw, built, gain = ways["raw rows"].r1, ways["digital"].r1, ways["digital"].gain
+    assert raw is not None
+    assert built is not None
+    assert gain is not None
+    assert ways["raw rows"].gain is None
+    assert gain.value == pytest.approx(built.value - raw.value)
+    # By hand: the right answers of each text, resampled in pairs.
+    assert found.pairs is not None
+    right = found.pairs.truth.text_to_video
+    hits = [
+        one.argmax(axis=1) == right
+        for one in (found.pairs.scores, raw_products(found.pairs.data))
+        if one is not None
+    ]
+    gains = hits[0].astype(float) - hits[1]
+    assert gain.value == pytest.approx(gains.mean())
+    rows = np.random.default_rng(5).integers(0, len(gains), (20_000, len(gains)))
+    low, high = np.quantile(gains[rows].mean(axis=1), (0.025, 0.975))
+    assert (gain.low, gain.high) == (pytest.approx(low, abs=0.05), pytest.approx(high, abs=0.05))
+    # The report's is of the worse way.
+    told = {one.kind: one for one in api.cost(reported, gallery=50).ways}["digital"].gain
+    worth = json.loads((reported / "report.json").read_text())["worth"]
+    assert told is not None
+    assert told.value == -worth["of_raw"]["loss"]["value"]
+    assert (told.low, told.high) == (worth["gain"]["low"], worth["gain"]["high"])
+
+
 def test_the_report_of_another_bundle_is_refused(reported: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(reported, other)
@@ -77,7 +108,13 @@ def test_the_report_of_another_bundle_is_refused(reported: Path, tmp_path: Path)
         (other / "report.json").write_text(text)
         with pytest.raises(CimError, match=r"report\.json: is not a report of format_version"):
             api.cost(other, gallery=50)
-    for change in ({"rows": 3}, {"rows": []}, {"data": {}}, {"rows": [{"stage": "x"}]}):
+    for change in (
+        {"rows": 3},
+        {"rows": []},
+        {"data": {}},
+        {"rows": [{"stage": "x"}]},
+        {"worth": {}},
+    ):
         (other / "report.json").write_text(
             json.dumps(json.loads((reported / "report.json").read_text()) | change)
         )

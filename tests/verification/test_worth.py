@@ -415,6 +415,35 @@ def test_few_queries_are_too_few_in_a_larger_gallery_too() -> None:
     assert rows(alone)["among 10,000 items, R@1 %"] == ["-", "50.0 [40.0, 60.0]", "-", "-"]
 
 
+def in_gallery(*gain: float, here: BaselineLoss) -> Worth:
+    share = Change(0.1, 0.0, 0.2)
+    larger = LargerGallery(9000, 1500, share, share, Change(*gain), 0.0)
+    return replace(KNOWN, of_raw=here, larger=larger)
+
+
+def test_what_is_known_here_is_told_where_a_larger_gallery_is_open() -> None:
+    worse, better = loss(0.1, 0.05, 0.15), loss(-0.1, -0.15, -0.05)
+    lost = in_gallery(-0.02, -0.1, 0.06, here=worse)
+    assert lost.sentence.startswith(
+        "The compiled model is WORSE than raw rows in int8 among 1,500 items (not shown to differ "
+        "among 9,000), "
+    )
+    assert (lost.tone, lost.gain) == ("bad", worse.loss.reversed)
+    unsure = in_gallery(0.02, -0.06, 0.1, here=better)
+    assert "is better than raw rows in int8 among 1,500 items (not shown to differ" in unsure.about(
+        "It"
+    )
+    assert (unsure.tone, unsure.gain) == ("", Change(0.02, -0.06, 0.1))
+    # What is known there is said of there alone.
+    won = in_gallery(0.05, 0.02, 0.08, here=worse)
+    assert "better than raw rows in int8 among 9,000 items" in won.sentence
+    assert "1,500 items" not in won.sentence
+    assert won.gain == Change(0.05, 0.02, 0.08)
+    few = replace(KNOWN, of_raw=replace(KNOWN.of_raw, queries=LEAST_QUERIES - 1))
+    assert few.gain == Change(0.25, -1.0, 1.0)
+    assert replace(KNOWN, of_raw=None).gain is None
+
+
 ENDS = st.lists(st.floats(0, 1e6), min_size=3, max_size=3).map(sorted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,15 @@ def command(out: Output, options: VerifyOptions) -> None:
     written += [Path(options.junit)] if options.junit else []
     with failures_shown(out, written):
         found = api.verify(**vars(options), say=out.say)
-    print_report(out, found, written)
+    print_report(out, found, written, _next(options))
+
+
+def _next(options: VerifyOptions) -> str:
+    """The command on the gallery that will be searched, or the hand-off if its size is known."""
+    bundle = shlex.quote(str(options.bundle))
+    if options.gallery is None:
+        return f"cimtool cost {bundle} --gallery N"
+    return f"cimtool export {bundle} --format handoff"
 
 
 @contextmanager
@@ -43,7 +52,7 @@ def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
         raise
 
 
-def print_report(out: Output, report: Report, written: Sequence[Path]) -> None:
-    """Print a report, and the names of its files."""
+def print_report(out: Output, report: Report, written: Sequence[Path], *next_: str) -> None:
+    """Print a report, the names of its files, and the commands to run next."""
     shown = report.document()
-    out.result(shown.wrote(written) if written else shown)
+    out.result(shown.wrote(written, *next_) if written else shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,14 @@ def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     sizes = instead_svg(found, name, by_size_text(found))
     contents = (json_text(shown.values()) + "\n", *pictures, sizes)
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
-    out.result(shown.wrote(replace_texts(output, texts, "the cost"), *_next(found, bundle)))
+    out.result(shown.wrote(replace_texts(output, texts, "the cost"), _next(found, bundle)))
 
 
-def _next(found: BundleCost, bundle: Path) -> tuple[str, ...]:
-    """The command that measures R@1 of the ways, if it is not known."""
+def _next(found: BundleCost, bundle: Path) -> str:
+    """The command that measures R@1 of the ways if it is not known, else the hand-off."""
+    name = shlex.quote(str(bundle))
     if found.gallery is None:
-        return (f"cimtool cost {bundle} --gallery M",)
+        return f"cimtool cost {name} --gallery N"
     if found.accuracy is None:
-        return (f"cimtool cost {bundle} --gallery {found.gallery} --data NPZ",)
-    return ()
+        return f"cimtool cost {name} --gallery {found.gallery} --data NPZ"
+    return f"cimtool export {name} --format handoff"

@@ -110,6 +110,6 @@ class Projection(Layout, name="projection"):
                 "ends, pooled",
             )
         return (
-            f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "
+            f"{weights.file}: the last projections alone are taken; rows must be what these read: "
             "behind the encoder's last norm, and pooled unless a row is tokens",
         )
