@@ -217,6 +217,9 @@ def _is_bundle(folder: Path) -> bool:
     return (folder / MANIFEST).is_file() and (folder / CONSTANTS).is_file()
 
 
+TRAINED_MODEL = "model.pth"
+"""The model in the folder of a training."""
+
 REPORT_FILES = ("report.json", "report.md", "report.html")
 """The files of a report on a bundle."""
 

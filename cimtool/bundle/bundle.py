@@ -25,6 +25,7 @@ from cimtool.base.errors import CimError, naming
 from cimtool.base.escapes import require_name
 from cimtool.base.files import (
     BUNDLE_BESIDE,
+    TRAINED_MODEL,
     check_way,
     require_outside_bundles,
     sha256,
@@ -586,6 +587,12 @@ def read_bundle(folder: Path) -> Bundle:
     if folder.is_file():
         raise CimError(f"{folder}: is a file; expected the folder of a bundle")
     if not file.is_file():
+        trained = folder / TRAINED_MODEL
+        if trained.is_file():
+            raise CimError(
+                f"{folder}: is not a bundle but a folder of training; expected {trained}, or the "
+                "bundle that `cimtool compile` makes of it"
+            )
         raise CimError(
             f"{folder}: is not a bundle (it has no {MANIFEST}); make one with `cimtool compile`"
         )

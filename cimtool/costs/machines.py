@@ -237,7 +237,7 @@ def gpu_way(machine: Machine, items: int, work: MachineWork, batch: int = 1) -> 
     latency = busy + Quantity(launch.value, (), *launch.interval)
     power = Quantity(machine.power).times(1, 1 / spread, spread)
     kind: WayKind = "GPU" if batch == 1 else "GPU in batches"
-    name = f"{work.subject}, GPU" + (f" x {batch:,}" if batch > 1 else "")
+    name = f"{work.subject}, GPU" + (f", batch {batch:,}" if batch > 1 else "")
     note = (
         f"{machine.name}: peak rates at full power ({machine.source}; slower: {held.source}; "
         f"launch: {launch.source})"

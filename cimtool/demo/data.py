@@ -26,6 +26,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.files import TRAINED_MODEL
 from cimtool.base.threads import side_by_side, thread_count
 from cimtool.demo.queries import qrels_of, queries_of, write_judged
 from cimtool.demo.sources import DocumentedFunction, documented_functions
@@ -173,8 +174,8 @@ class DemoFiles:
     def under(cls, folder: Path) -> DemoFiles:
         """The demo's own in `folder`; projectors lie in the folder of their run."""
         return cls(
-            teacher=folder / "teacher" / "model.pth",
-            projectors=folder / "demo" / "model.pth",
+            teacher=folder / "teacher" / TRAINED_MODEL,
+            projectors=folder / "demo" / TRAINED_MODEL,
             poly=folder / "poly.json",
             train=folder / "train.npz",
             calibration=folder / "calibration.npz",

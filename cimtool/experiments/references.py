@@ -56,7 +56,14 @@ from cimtool.verification.notes import (
 )
 from cimtool.verification.references import EXACT, References, gaussians, trained_features
 from cimtool.verification.stages import real_means, run_float
-from cimtool.verification.worth import LargerGallery, Worth, in_names, sampled_alike, worst_share
+from cimtool.verification.worth import (
+    LargerGallery,
+    Worth,
+    by_chance,
+    in_names,
+    sampled_alike,
+    worst_share,
+)
 
 KEPT = ("scores", "sampled", "mean")
 DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
@@ -187,6 +194,7 @@ class SweepReferences:
             variance=None,
             worst_share=None if squares is None else worst_share(squares),
             larger=larger,
+            raw_by_chance=by_chance(self.raw, self.truth),
         )
 
     def _loss_from(self, name: str, baseline: Queries, queries: Queries) -> BaselineLoss:

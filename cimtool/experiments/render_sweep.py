@@ -312,7 +312,8 @@ def points_table(found: Sweep) -> Table:
     front = f"front: unbeaten in centred RMSE without noise and {costs}"
     points = counted(len(found.points), "point")
     made = make_table(
-        f"{points} on {sizes_of(found)} of {found.data['file']}, against {found.reference}",
+        f"{points} on {sizes_of(found)} of {found.data['file']}, against the {found.reference} "
+        "score",
         columns,
         [[content(line) for content in contents] for line in lines],
         [line.style for line in lines],

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import (
+    TRAINED_MODEL,
     check_folder,
     replace_files,
     replace_texts,
@@ -38,7 +39,7 @@ from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation
 
-BEST, LAST, HISTORY, PAGE = "model.pth", "last.pth", "history.json", "training.html"
+BEST, LAST, HISTORY, PAGE = TRAINED_MODEL, "last.pth", "history.json", "training.html"
 TEST, CALIBRATION = "test.npz", "calibration.npz"
 RESUME = "resume"
 """Key of `last.pth` that holds the state of the run beside the checkpoint."""

@@ -37,7 +37,7 @@ def measured_on(report: Report) -> str:
     data = report.subject.data
     reference = report.drift.reference
     sizes = sizes_text((data.texts, data.videos), report.drift.modalities, "x")
-    found = f"{sizes} of {data.file}, against {reference}"
+    found = f"{sizes} of {data.file}, against the {reference} score"
     return "; ".join([found, *trained_clause(report)])
 
 
@@ -88,7 +88,7 @@ def verdict(report: Report) -> str:
     if report.failures:
         return f"{counted(len(report.failures), 'check')} failed"
     if not report.checks.limits and report.checks.earlier is None:
-        return "bits agree, no limit was set"
+        return "bits agree"
     return "all checks hold" + (", of the noise-free model" if report.drift.noisy else "")
 
 

@@ -23,7 +23,7 @@ from cimtool.base.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.base.typed_fields import made_of
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.larger_gallery import best_listed, chance_of_a_rival, first_of
-from cimtool.reference.measures import SURENESS
+from cimtool.reference.measures import RANK, SURENESS
 from cimtool.reference.metrics import RAW_INT8
 from cimtool.reference.pairs import sureness
 from cimtool.reference.queries import Metrics, Queries, metrics, once, uncertainties
@@ -54,6 +54,9 @@ FACTOR = 2
 
 Its error falls as the square root of K, so the two errors differ by 1.4 times at most.
 """
+
+NEAR_CHANCE = 0.9
+"""The mean rank, as a share of that by chance, from which on ranks may be those of chance."""
 
 WORST = 0.01
 """The share of texts with the largest errors whose part of the mean square error is told."""
@@ -162,9 +165,10 @@ class Worth:
 
     What is not known is None: `sampled` without a and b or without an exact score, `of_raw` for
     rows of two widths, both losses if nothing is ranked, `larger` if it was not asked for.
-    `variance` is the mean of a^2 vd, by which the variances of the items change the score;
-    `worst_share` the part of the centred mean square error that the worst WORST of the texts have.
-    If the float score is `broken`, nothing follows.
+    `raw_by_chance` says that raw rows rank no better than chance, as those of two encoders without
+    a common space do. `variance` is the mean of a^2 vd, by which the variances of the items change
+    the score; `worst_share` the part of the centred mean square error that the worst WORST of the
+    texts have. If the float score is `broken`, nothing follows.
     """
 
     broken: bool
@@ -175,6 +179,7 @@ class Worth:
     variance: float | None
     worst_share: float | None
     larger: LargerGallery | None = None
+    raw_by_chance: bool = False
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Worth:
@@ -283,6 +288,7 @@ class Worth:
     def _beside_raw(self, standing: Standing) -> str:
         """The standing against raw rows; if it is open in a larger gallery, that here too."""
         raw, here = "raw rows in int8", self.against_raw_here
+        raw += " (which rank by chance)" * self.raw_by_chance
         if self.larger is None:
             return _than(standing, raw)
         if standing != "not shown" or here in (None, standing):
@@ -357,7 +363,28 @@ def worth_of(
         items=table.truth.videos,
         variance=variance,
         worst_share=None if squares is None else worst_share(squares),
+        raw_by_chance=by_chance(table.queries_of(RAW_INT8), table.truth),
     )
+
+
+def by_chance(raw: Queries | None, truth: Truth) -> bool:
+    """True if the best right items of texts rank no higher than by chance, or hardly.
+
+    By chance the best of r right items has a rank of (n + 1) / (r + 1) among n on average. The mean
+    over texts in units of this one is then NEAR_CHANCE at least, and not shown to be below 1 by
+    three standard errors.
+    """
+    if raw is None or RANK not in raw.text or not truth.ranks:
+        return False
+    items = truth.videos - truth.leave_one_out
+    ranks, right = raw.text[RANK], items - truth.rivals[0]
+    known = ~np.isnan(ranks) & (right > 0)
+    queries = len(np.unique(truth.text_to_video[known]))
+    if queries < LEAST_QUERIES:
+        return False
+    shares = ranks[known] * (right[known] + 1) / (items + 1)
+    mean, error = shares.mean(), shares.std() / math.sqrt(queries)
+    return bool(mean >= NEAR_CHANCE and mean + 3 * error >= 1)
 
 
 def in_names(one: BaselineLoss, called: Modalities) -> BaselineLoss:

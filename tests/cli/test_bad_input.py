@@ -529,7 +529,13 @@ def test_a_bundle_that_lost_a_file_or_is_none(
     assert ran.sentence.startswith(f"{changed_bundle / 'score.onnx'}: is missing")
     ran = cimtool("verify", tmp_path, "--data", small_trunk.eval)
     assert ran.status == 2
-    assert ran.sentence.startswith(f"{tmp_path}: is not a bundle")
+    assert ran.sentence.startswith(f"{tmp_path}: is not a bundle (it has no manifest.json)")
+    (tmp_path / "model.pth").write_bytes(b"")
+    ran = cimtool("evaluate", tmp_path, "--data", small_trunk.eval)
+    assert ran.status == 2
+    assert ran.sentence.startswith(
+        f"{tmp_path}: is not a bundle but a folder of training; expected {tmp_path / 'model.pth'}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -170,14 +170,14 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
     _, cheapest, _, title, *lines = ran.out.splitlines()
     assert cheapest.startswith(
         "Whether compute-in-memory pays among 10,000,000 items is open: "
-        '"raw int8 rows, GPU x 201" takes '
+        '"raw int8 rows, GPU, batch 201" takes '
     )
     by_size = "Does it take less energy? From 1,000 items on "
     assert any(line.removeprefix("* ").startswith(by_size) for line in lines)
     assert title == "One query against 10,000,000 items"
     names = [
         "raw int8 rows, here", "raw int8 rows, CPU core", "raw int8 rows, GPU",
-        "raw int8 rows, GPU x 201", "Monte Carlo, K=10", "chip, digital",
+        "raw int8 rows, GPU, batch 201", "Monte Carlo, K=10", "chip, digital",
         "chip, in the memory", "chip, shortlist of 100",
     ]  # fmt: skip
     shown = [line for line in lines if line.startswith((" raw", " Monte", " chip"))]

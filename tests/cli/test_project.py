@@ -470,7 +470,7 @@ def test_a_run_makes_the_bundle_the_report_and_its_page(again: Path, cimtool: Ci
     ran = cimtool("run")
     assert ran.status == 0
     first, *others = ran.out.splitlines()
-    assert first == "small: bits agree, no limit was set"
+    assert first == "small: bits agree"
     assert others[-2:] == [
         "nothing to do: compile, verify, cost are up to date",
         "page     report/report.html",

@@ -60,7 +60,7 @@ def test_the_build_has_the_schedule_of_a_batch(small_bundle: Path) -> None:
 
 def test_sampling_and_the_gpu_have_the_same_batch(small_bundle: Path) -> None:
     one, many = rows(at(small_bundle, 1)), rows(at(small_bundle, 8))
-    assert many["GPU in batches"].way == "raw int8 rows, GPU x 8"
+    assert many["GPU in batches"].way == "raw int8 rows, GPU, batch 8"
     assert many["GPU in batches"].latency_ns == many["GPU"].latency_ns
     assert many["GPU in batches"].energy_pj.value == pytest.approx(known(many["GPU"].energy_pj) / 8)
     assert known(many["Monte Carlo"].energy_pj) < known(one["Monte Carlo"].energy_pj)

@@ -77,7 +77,7 @@ def test_a_gpu_reads_the_rows_for_one_query_or_once_for_a_batch() -> None:
     assert many.latency_ns.value == pytest.approx(9000 + time)
     assert many.energy_pj.value == pytest.approx(time * 400 * 1000 / 201)
     assert many.queries_per_s.value == pytest.approx(201e9 / (9000 + time))
-    assert many.way == "raw int8 rows, GPU x 201"
+    assert many.way == "raw int8 rows, GPU, batch 201"
     assert many.place == way.place != "here"
 
 

@@ -96,7 +96,9 @@ def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
         assert any(line.startswith(name) for line in told)
     assert [line for line in others if line in warned] == warned
     lines = terminal(swept.of_this_run(), verbose=True).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
+    start = next(
+        i for i, line in enumerate(lines) if line.endswith("eval.npz, against the exact score")
+    )
     assert "centred" in lines[start + 1]
     assert lines[start + 2].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]
     assert "4 points: 3 done (0 by an earlier run), 1 failed" in lines

@@ -120,7 +120,7 @@ def test_what_the_dies_lose_is_said_first(report: object) -> None:
     worst = max(medians, key=lambda row: row.losses["r1_loss"].value)
     assert survival_sentence(found).startswith(f"On a chip ({worst.stage}) it ")
     assert f"{100 * worst.losses['r1_loss'].value:.1f} [" in survival_sentence(found)
-    assert verdict(found) == "bits agree, no limit was set"
+    assert verdict(found) == "bits agree"
 
 
 def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None:

@@ -68,7 +68,7 @@ def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
     assert report.headline.sentences[0] in rest.replace("\\", "")
     assert first.startswith(f"# {report.subject.bundle}: all checks hold")
     assert markdown(changed(report, limits=()).document()).startswith(
-        f"# {report.subject.bundle}: bits agree, no limit was set"
+        f"# {report.subject.bundle}: bits agree"
     )
     assert "| compiled model |" in first
     assert all(
@@ -270,7 +270,9 @@ def test_the_verdict_leads(report: Report) -> None:
     for text in (terminal(report.document(), 100), html(report.document())):
         words = " ".join(text.split())
         first = words.index(worth.sentence)
-        places = [words.index(one) for one in ("compared with", " against exact", "polynomial: ")]
+        places = [
+            words.index(one) for one in ("compared with", " against the exact", "polynomial: ")
+        ]
         assert [first, *places] == sorted([first, *places])
 
 

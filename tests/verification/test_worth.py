@@ -21,6 +21,7 @@ from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.bootstrap import LEVEL
 from cimtool.reference.exact import log_match_probability
 from cimtool.reference.metrics import RAW_INT8, on_grid
+from cimtool.reference.retrieval import retrieved
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Judgements, Truth, truth_among_others, truth_judged
 from cimtool.report.terminal import terminal
@@ -35,6 +36,7 @@ from cimtool.verification.worth import (
     LargerGallery,
     SampledAlike,
     Worth,
+    by_chance,
     in_larger_gallery,
     mean_variance,
     standing_of,
@@ -413,6 +415,32 @@ def test_few_queries_are_too_few_in_a_larger_gallery_too() -> None:
     assert enough.sentence.endswith("better than raw rows in int8 among 10,000 items.")
     alone = replace(KNOWN, larger=LargerGallery(10_000, LEAST_QUERIES, share, None, None, 0.0))
     assert rows(alone)["among 10,000 items, R@1 %"] == ["-", "50.0 [40.0, 60.0]", "-", "-"]
+
+
+@pytest.mark.parametrize("right", [1, 4])
+def test_raw_rows_that_rank_by_chance_are_named(right: int) -> None:
+    rng, n = np.random.default_rng(3), 400
+    classes = np.arange(n) // right
+    if right == 1:
+        truth = Truth(np.arange(n), n)
+    else:
+        judged = np.nonzero(classes[:, None] == classes)
+        truth = truth_judged(Judgements(*judged, np.ones(len(judged[0]), int)), n, n)
+    alike = 1.0 * (classes[:, None] == classes)
+    found = [
+        sum(
+            by_chance(retrieved(rng.normal(size=(n, n)) + effect * alike, truth), truth)
+            for _ in range(40)
+        )
+        for effect in (0.0, 0.6)
+    ]
+    assert found[0] >= 39
+    assert found[1] == 0
+    said = replace(KNOWN, raw_by_chance=True).sentence
+    assert said.endswith("better than raw rows in int8 (which rank by chance).")
+    assert not by_chance(None, truth)
+    few = Truth(np.arange(LEAST_QUERIES - 1), LEAST_QUERIES - 1)
+    assert not by_chance(retrieved(np.zeros((len(few.text_to_video),) * 2), few), few)
 
 
 def in_gallery(*gain: float, here: BaselineLoss) -> Worth:
