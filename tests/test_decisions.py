@@ -117,7 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_retrieval(said: str) -> str:
-    """What the screen says of the compiled model against raw rows, the own gallery's first."""
+    """The first standing against raw rows that the screen tells."""
     (found,) = re.findall(r"(better|as good|not shown to differ|WORSE) \w+ raw rows in int8", said)
     return str(found)
 
@@ -160,7 +160,7 @@ ANSWERS = {
 
 
 def answer_of(said: str) -> str:
-    """What the screen says of compute-in-memory."""
+    """The answer on compute-in-memory that the screen gives."""
     if "Whether compute-in-memory pays" in said:
         return "open"
     (found,) = (answer for words, answer in ANSWERS.items() if words in said)

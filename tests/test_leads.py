@@ -70,8 +70,8 @@ def test_a_cost_that_leads_has_an_interval(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("sweep", TIMES), ("tune", TIMES), ("compare", TIMES), ("cost-small", COST),
-     ("cost-gallery", TIMES), ("verify-small", TIMES)],
+    [("sweep", TIMES), ("tune", TIMES), ("cost-small", COST), ("cost-gallery", TIMES),
+     ("verify-small", TIMES)],
 )  # fmt: skip
 def test_costs_lead_in_the_snapshots(name: str, pattern: re.Pattern[str]) -> None:
     lines = lead((SNAPSHOTS / f"{name}.txt").read_text("utf-8"))
@@ -95,3 +95,9 @@ def test_costs_lead_in_the_snapshots(name: str, pattern: re.Pattern[str]) -> Non
 )
 def test_what_counts_as_an_interval(line: str, bad: list[str]) -> None:
     assert without_interval(line) == bad
+
+
+def test_energies_in_the_table_of_a_comparison_have_intervals() -> None:
+    lines = (SNAPSHOTS / "compare.txt").read_text("utf-8").splitlines()
+    (row,) = {line for line in lines if "energy of a query " in line}
+    assert re.fullmatch(rf" *energy of a query(?: +{AMOUNT} \[{NUMBER}, {NUMBER}\]){{2}}", row)

@@ -171,7 +171,7 @@ def times(one: GalleryWay, other: GalleryWay) -> Change | None:
 
 
 def finds_more(one: GalleryWay, other: GalleryWay) -> Change | None:
-    """What a way in BUILT finds more than one of the other side; None if it is not measured.
+    """The R@1 of a way in BUILT above that of one of the other side; None if it is not measured.
 
     Without a comparison on the same queries, the two intervals count as independent.
     """

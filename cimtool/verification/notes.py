@@ -36,8 +36,8 @@ from cimtool.verification.drift import (
 from cimtool.verification.references import Scatter
 from cimtool.verification.saturation import ClippedRows
 from cimtool.verification.stages import FloatRun, StageRuns
+from cimtool.verification.worth import FEW_QUERIES
 
-FEW_QUERIES = 200
 ALIKE = 1e-9
 """Statistics that differ by no larger share are the same but for float64's rounding."""
 

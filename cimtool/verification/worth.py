@@ -43,6 +43,9 @@ one side of their median with chance 2^(1-n), and the interval misses it. That i
 and 3% for 6, and 5% is the most that an interval at 95% may miss.
 """
 
+FEW_QUERIES = 200
+"""Queries below which R@1 means little: 1 point is 2 of them."""
+
 MARGIN = 0.01
 """The loss of R@1 or mAP that "as good as" rules out: 1 point.
 
@@ -206,7 +209,7 @@ class Worth:
 
     @property
     def gain(self) -> Change | None:
-        """What the compiled model finds more than raw rows, among `ranked_items`.
+        """The gain of the compiled model over raw rows, among `ranked_items`.
 
         Of the larger gallery; but what is worse among the items of the data, and not known there,
         counts as worse. All is open with too few queries, and None if it is not known.
@@ -372,7 +375,7 @@ def by_chance(raw: Queries | None, truth: Truth) -> bool:
 
     By chance the best of r right items has a rank of (n + 1) / (r + 1) among n on average. The mean
     over texts in units of this one is then NEAR_CHANCE at least, and not shown to be below 1 by
-    three standard errors.
+    three standard errors. Fewer than FEW_QUERIES cannot show it.
     """
     if raw is None or RANK not in raw.text or not truth.ranks:
         return False
@@ -380,7 +383,7 @@ def by_chance(raw: Queries | None, truth: Truth) -> bool:
     ranks, right = raw.text[RANK], items - truth.rivals[0]
     known = ~np.isnan(ranks) & (right > 0)
     queries = len(np.unique(truth.text_to_video[known]))
-    if queries < LEAST_QUERIES:
+    if queries < FEW_QUERIES:
         return False
     shares = ranks[known] * (right[known] + 1) / (items + 1)
     mean, error = shares.mean(), shares.std() / math.sqrt(queries)

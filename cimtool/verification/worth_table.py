@@ -78,10 +78,10 @@ def _points(gain: Change, sure: bool) -> Cell:
 
 def _larger(one: LargerGallery, standing: Standing | None) -> list[Content]:
     """R@1 of texts, extrapolated; without raw rows it has its own interval."""
-    name, sure, found = f"among {one.items:,} items", one.queries >= LEAST_QUERIES, one.compiled
+    name, sure, found = f"R@1 % in {one.items:,} items", one.queries >= LEAST_QUERIES, one.compiled
     if one.raw is None or one.gain is None:
         ends = percent_range(found.low, found.high) if sure else ""
-        return [f"{name}, R@1 %", None, Cell(percent(found.value), found.value, ends), None, None]
+        return [name, None, Cell(percent(found.value), found.value, ends), None, None]
     change = _points(one.gain, sure)
     figures = percent(one.raw.value), percent(found.value)
     return [name, *figures, change, _cell_of(standing or "not shown")]
