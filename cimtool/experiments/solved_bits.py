@@ -125,7 +125,11 @@ def solve_bits(
     rows = calibration_rows(data, [])
     rounded_for_rows = start.settings.weight_rounding == "gptq"
     parts = parts_of(data, rows, goal, held_out=rounded_for_rows)
-    halves = [Half.of(model, part, goal.samples) for part in (parts.choosing, parts.others)]
+    limited = goal.metric is not None
+    halves = [
+        Half.of(model, part, goal.samples, exactly=limited)
+        for part in (parts.choosing, parts.others)
+    ]
     criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
     trial = replace(job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None)
