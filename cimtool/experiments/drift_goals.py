@@ -55,8 +55,9 @@ class Half:
     """Calibration rows of both modalities.
 
     Of the first ones come float scores [n, m], and the `reference` [n, m]: the exact score if it is
-    known and asked for, else the float score. `right` [n] is the right video of each text, if ranks are asked for. `sampled`
-    [n, m] are square errors of Monte Carlo, if it is asked for; NaN if a pair was not sampled.
+    known and asked for, else the float score. `right` [n] is the right video of each text, if ranks
+    are asked for. `sampled` [n, m] are square errors of Monte Carlo, if it is asked for; NaN if a
+    pair was not sampled.
     """
 
     text: Array
