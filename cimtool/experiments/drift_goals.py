@@ -24,6 +24,7 @@ from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.passes.base import HALF_ROWS, LEAST_HALF, half_rows
+from cimtool.passes.distances import float_pairs
 from cimtool.reference.bootstrap import LEVEL, counted_share, interval, resampled_pairs
 from cimtool.reference.exact import exact
 from cimtool.reference.measures import RANK
@@ -53,9 +54,10 @@ GROWTHS = tuple(2.0 ** (n / 2) for n in range(-8, 9))
 class Half:
     """Calibration rows of both modalities.
 
-    Of the first ones come float scores [n, m], and the `reference` [n, m]: the exact score, or the
-    float score. `right` [n] is the right video of each text, if ranks are asked for. `sampled`
-    [n, m] are square errors of Monte Carlo, if it is asked for; NaN if a pair was not sampled.
+    Of the first ones come float scores [n, m], and the `reference` [n, m]: the exact score if it is
+    known and asked for, else the float score. `right` [n] is the right video of each text, if ranks
+    are asked for. `sampled` [n, m] are square errors of Monte Carlo, if it is asked for; NaN if a
+    pair was not sampled.
     """
 
     text: Array
@@ -66,15 +68,19 @@ class Half:
     sampled: FloatArray | None = None
 
     @classmethod
-    def of(cls, model: Model, data: Embeddings, samples: int | None = None) -> Half:
-        """Score the first rows of `data`, more of them if right videos are known."""
+    def of(
+        cls, model: Model, data: Embeddings, samples: int | None = None, exactly: bool = True
+    ) -> Half:
+        """Score the first rows of `data`, more of them if right videos are known.
+
+        Unless `exactly`, errors are from the float score.
+        """
         rows = HALF_ROWS if data.text_to_video is None else RANKED_ROWS
         few = replace(data, text=data.text[:rows], video=data.video[:rows], text_to_video=None)
-        simulator = Simulator(model.program)
-        scores = simulator.scores(few.text, few.video)
+        _, scores = float_pairs(model.program, few.text, few.video)
         reference, sampled = scores, None
-        if has_exact(model):
-            items = gaussians(trained_features(simulator, few))
+        if exactly and has_exact(model):
+            items = gaussians(trained_features(Simulator(model.program), few))
             reference = exact(*items, *_sigmoid(model)).logit
             if samples is not None:
                 sampled = _square_errors(*items, *_sigmoid(model), samples, reference)

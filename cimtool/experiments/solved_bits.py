@@ -125,7 +125,11 @@ def solve_bits(
     rows = calibration_rows(data, [])
     rounded_for_rows = start.settings.weight_rounding == "gptq"
     parts = parts_of(data, rows, goal, held_out=rounded_for_rows)
-    halves = [Half.of(model, part, goal.samples) for part in (parts.choosing, parts.others)]
+    limited = goal.metric is not None
+    halves = [
+        Half.of(model, part, goal.samples, exactly=limited)
+        for part in (parts.choosing, parts.others)
+    ]
     criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
     trial = replace(job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None)
@@ -203,6 +207,7 @@ class BitSolver:
         self.limit = criterion if isinstance(criterion, Limit) else None
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
+        self._known_costs: dict[tuple[tuple[Width, int], ...], Mapping[str, float]] = {}
         stages = self.trial.compiled(start.settings)
         kept = trained_bits(model.program, start.settings).items()
         widths = {Width(layer, key) for layer, bits in kept for key in bits}
@@ -355,8 +360,14 @@ class BitSolver:
     def _worst(self, rows: Half, programs: Sequence[Program]) -> GoalError:
         return worst(self.criterion.measured(rows, rows.scored(one)) for one in programs)
 
-    def _costs(self, bits: BitAssignment) -> dict[str, float]:
+    def _costs(self, bits: BitAssignment) -> Mapping[str, float]:
         """The costs that are known and not 0 with the given bits."""
+        key = tuple(bits.items())
+        if key not in self._known_costs:
+            self._known_costs[key] = self._computed_costs(bits)
+        return self._known_costs[key]
+
+    def _computed_costs(self, bits: BitAssignment) -> dict[str, float]:
         known = self.rounds[0].costs if self.rounds else None
         costs = {str(name): cost for name, cost in self.layers.cost(of_layers(bits)).items()}
         mu, variance = bits[MU], bits[VARIANCE] * self.reads_variance

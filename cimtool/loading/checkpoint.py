@@ -10,8 +10,9 @@ import re
 import struct
 import warnings
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,12 @@ from cimtool.base.untrusted import (
     require_small_header,
 )
 from cimtool.loading.dense_config import config_beside, is_dense, read_dense_activation
-from cimtool.loading.pickles import code_complaint, require_plain_pickle
+from cimtool.loading.pickles import PickledPart, code_complaint, plain_pickle
+from cimtool.loading.torch_archives import (
+    StoredTensor,
+    UnusualArchive,
+    read_plain,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -119,7 +125,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
     ordered = path.suffix != ".safetensors"
-    content = _torch_content(path, keeps_half=True)[1] if ordered else _read_safetensors(path)
+    content = _read_pickled(path) if ordered else _read_safetensors(path)
     if not isinstance(content, dict):
         kind = f"a {type(content).__name__}"
         if isinstance(content, np.ndarray):
@@ -139,6 +145,14 @@ def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
     if path.suffix not in accepted:
         found = f'"{path.suffix}"' if path.suffix else "no suffix"
         raise CimError(f"{path}: {found} is not the suffix of {what}: {', '.join(accepted)}")
+
+
+def _read_pickled(path: Path) -> Any:
+    """The value in a file of torch as plain values, read without torch where that is possible."""
+    try:
+        return _archive_content(path)
+    except UnusualArchive:
+        return _torch_content(path, keeps_half=True)[1]
 
 
 def read_torch(path: Path) -> Any:
@@ -166,7 +180,8 @@ def _torch_content(path: Path, keeps_half: bool = False) -> tuple[Any, Any]:
     with reading(path), path.open("rb") as stream:
         try:
             # torch opens a file that it maps by its name, which it takes in ASCII.
-            mapped = _check_archive(path, stream) and os.fsencode(path).isascii()
+            archive = archive_pickle(path, stream) is not None
+            mapped = archive and os.fsencode(path).isascii()
             with warnings.catch_warnings(action="ignore"):  # deprecation of old formats
                 value = torch.load(
                     path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped
@@ -174,20 +189,41 @@ def _torch_content(path: Path, keeps_half: bool = False) -> tuple[Any, Any]:
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
         origin = FileOrigin(path, 0, _version(stream)) if mapped and keeps_half else None
-    return value, _Plain(str(path), budget, torch.Tensor, keeps_half, origin).of(value, "")
+    return value, _PlainTorch(str(path), budget, keeps_half, origin).of(value, "")
 
 
-def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
-    """True for an archive, whose tensors can be mapped; False for torch's older form.
+def _archive_content(path: Path) -> Any:
+    """The value in a file of torch as plain values, read without torch.
 
-    Raises CimError for an archive that torch.save does not write, such as a compressed one.
+    Raises UnusualArchive if torch must read it.
+    """
+    budget = Budget.of(path)
+    with reading(path), path.open("rb") as stream:
+        try:
+            pickled = archive_pickle(path, stream)
+        except (OSError, *BROKEN) as error:
+            raise UnusualArchive from error
+        if pickled is None:
+            raise UnusualArchive
+        value = read_plain(path, stream, pickled.value)
+        numbers = np.memmap(stream, np.uint8, "r")
+        origin = FileOrigin(path, 0, _version(stream))
+    return _PlainArchive(str(path), budget, numbers, origin).of(value, "")
+
+
+def archive_pickle(path: Path, stream: io.BufferedReader) -> PickledPart | None:
+    """The content of an archive, whose tensors can be mapped; None for torch's older form.
+
+    Raises CimError for an archive that torch.save does not write, such as a compressed one, and
+    LookupError for one without content.
     """
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
         _check_pickles(path, stream)
         stream.seek(0)
-        return False
+        return None
+    pickled = []
     with open_archive(path, stream) as archive:
         members = archive.infolist()
         for name in (one.filename.rpartition("/")[2] for one in members):
@@ -205,7 +241,8 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
                         f"{path}: {one.filename} has {one.file_size:,} bytes; expected at most "
                         f"{LARGEST_STRUCTURE:,} beside the tensors"
                     )
-                require_plain_pickle(io.BytesIO(archive.read(one)), path, _records(members))
+                content = io.BytesIO(archive.read(one))
+                pickled.append(plain_pickle(content, path, _records(members)))
     stored, size = sum(one.file_size for one in members), path.stat().st_size
     if stored > size:
         raise CimError(
@@ -213,7 +250,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> bool:
             "it is corrupt"
         )
     stream.seek(0)
-    return True
+    return pickled[-1]
 
 
 def _records(members: Sequence[zipfile.ZipInfo]) -> dict[str, int]:
@@ -228,11 +265,12 @@ def _records(members: Sequence[zipfile.ZipInfo]) -> dict[str, int]:
 
 def _check_pickles(path: Path, stream: io.BufferedReader) -> None:
     """Raise CimError unless the pickles are what torch.save wrote before it wrote archives."""
-    found = [require_plain_pickle(stream, path) for _ in range(OLD_PICKLES) if stream.peek(1)]
+    found = [plain_pickle(stream, path) for _ in range(OLD_PICKLES) if stream.peek(1)]
     if len(found) == OLD_PICKLES:
-        (used, _), (_, named) = found[-2:]
-        if not used <= named:  # torch leaves the missing storages uninitialised
-            raise CimError(f"{path}: lacks the numbers of {len(used - named)} of its tensors")
+        content, names = found[-2:]
+        lacking = content.storages - names.texts
+        if lacking:  # torch leaves the missing storages uninitialised
+            raise CimError(f"{path}: lacks the numbers of {len(lacking)} of its tensors")
 
 
 def _torch_complaint(error: Exception) -> str:
@@ -379,20 +417,16 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 @dataclass
-class _Plain:
+class _Plain(ABC):
     """Converts a file's content to plain values: tensors to arrays, unknown objects to texts.
 
     An object that occurs several times, or inside itself, is converted each time; the number of
-    conversions is bounded. `origin` is the file that torch has mapped, if its arrays are to be
-    checked against it.
+    conversions is bounded.
     """
 
     file: str
     budget: Budget
-    tensor: type[torch.Tensor]
-    keeps_half: bool
-    origin: FileOrigin | None = None
-    left: int = MOST_VALUES
+    left: int = field(default=MOST_VALUES, kw_only=True)
 
     def of(self, value: Any, key: str, depth: int = 0) -> Any:
         """The plain form of the value at `key`; CimError for too many values or levels."""
@@ -405,14 +439,6 @@ class _Plain:
             raise CimError(
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
-        if isinstance(value, self.tensor):
-            value = self.tensor.detach(value)  # drops attributes that shadow a tensor's methods
-            if value.is_nested:
-                raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
-            _require_numbers(value, self.file, key)
-            self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
-            kept = self.keeps_half and value.numel() > SMALL
-            return self._checked(value, key, kept)
         if isinstance(value, Mapping):
             named = ((self._name(name, key), inner) for name, inner in value.items())
             return {
@@ -425,7 +451,66 @@ class _Plain:
             raise CimError(f"{self.file}: {key} is an integer of {value.bit_length()} bits")
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        return type(value).__name__ if hasattr(value, "__len__") else str(value)
+        return self.of_object(value, key)
+
+    @abstractmethod
+    def of_object(self, value: Any, key: str) -> Any:
+        """The array of a tensor; the plain form of any other object."""
+
+    def take(self, count: int, size: int, key: str) -> None:
+        """Count a tensor's numbers, of `size` bytes each, against the budget."""
+        self.budget.take(count, size, f"{self.file}: {key or 'it'}")
+
+    def _name(self, name: object, key: str) -> str:
+        if not isinstance(name, str | int) or (isinstance(name, int) and abs(name) >= 2**63):
+            raise CimError(
+                f"{self.file}: {key or 'its top'} has a key that is a {type(name).__name__}; "
+                "expected texts"
+            )
+        return str(name)
+
+
+@dataclass
+class _PlainArchive(_Plain):
+    """The content of an archive that was read without torch, whose `numbers` [bytes] are mapped."""
+
+    numbers: Array
+    origin: FileOrigin
+
+    def of_object(self, value: Any, key: str) -> Array:
+        """The array of a StoredTensor, mapped; UnusualArchive for any other object."""
+        if not isinstance(value, StoredTensor):
+            raise UnusualArchive
+        self.take(value.size, value.dtype.itemsize, key)
+        require_shape(value.shape, NUMBER, f"{self.file}: {key}")
+        array = value.of(self.numbers).view(MappedArray)
+        array.origin, array.place = self.origin, value.place
+        return array if array.size > SMALL else single(array)
+
+
+@dataclass
+class _PlainTorch(_Plain):
+    """The content of a file that torch has read.
+
+    `origin` is the file that torch has mapped, if its arrays are to be checked against it.
+    """
+
+    keeps_half: bool
+    origin: FileOrigin | None = None
+
+    def of_object(self, value: Any, key: str) -> Any:
+        """The array of a tensor; the name of any other object."""
+        import torch
+
+        if not isinstance(value, torch.Tensor):
+            return type(value).__name__ if hasattr(value, "__len__") else str(value)
+        value = torch.Tensor.detach(value)  # drops attributes that shadow a tensor's methods
+        if value.is_nested:
+            raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
+        _require_numbers(value, self.file, key)
+        self.take(value.numel(), value.element_size(), key)
+        kept = self.keeps_half and value.numel() > SMALL
+        return self._checked(value, key, kept)
 
     def _checked(self, value: torch.Tensor, key: str, kept: bool) -> Array:
         """The tensor's array, mapped if torch has mapped its file."""
@@ -436,14 +521,6 @@ class _Plain:
         array = tensor_array(value, self.file, key, keeps_half=kept).view(MappedArray)
         array.origin, array.place = self.origin, None
         return array if array.size > SMALL else single(array)
-
-    def _name(self, name: object, key: str) -> str:
-        if not isinstance(name, str | int) or (isinstance(name, int) and abs(name) >= 2**63):
-            raise CimError(
-                f"{self.file}: {key or 'its top'} has a key that is a {type(name).__name__}; "
-                "expected texts"
-            )
-        return str(name)
 
 
 def tensor_array(tensor: Any, file: str, key: str, keeps_half: bool = False) -> Array:

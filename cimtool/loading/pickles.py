@@ -70,7 +70,7 @@ STORAGE_BYTES = {
 """Bytes per number of each of torch's storages: `torch.FloatStorage` is `Float`."""
 
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}
-CONSTANTS = {"NONE", "NEWTRUE", "NEWFALSE"}
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
 EMPTY = {"EMPTY_LIST": "list", "EMPTY_DICT": "dict", "EMPTY_TUPLE": "tuple"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -78,13 +78,18 @@ PUT, GET = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 
 
 @dataclass(slots=True)
-class _Value:
-    """The known facts of an object: its kind, its value or name (`own`), and the parts it holds."""
+class PickledValue:
+    """The known facts of an object: its kind, its value or name (`own`), and the parts it holds.
+
+    `operands` are those of the function that made it (of a tensor `own` is its name), and the words
+    for a storage.
+    """
 
     kind: str
     own: object = None
-    parts: Sequence[_Value] = ()
+    parts: Sequence[PickledValue] = ()
     depth: int = 0
+    operands: Sequence[PickledValue] = ()
 
 
 class _Whole:
@@ -111,22 +116,34 @@ def code_complaint(name: str) -> str:
     )
 
 
-def require_plain_pickle(
+def plain_pickle(
     stream: IO[bytes], file: Path, records: Mapping[str, int] | None = None
-) -> tuple[set[str], set[object]]:
-    """Raise CimError if the next pickle of a file calls a function that plain content doesn't need.
+) -> PickledPart:
+    """The value of the next pickle of a file, which calls only functions of plain content.
 
-    CimError also for tuples nested deeper than DEEPEST_TUPLE (the hash of a tuple visits all its
-    parts), for more work than MOST_WORK, and for a storage of more bytes than its record. `records`
-    has the bytes of an archive's records by key. A file that is not an archive has no records (the
-    numbers follow the pickles), so the sum of all storages is compared with the file's size.
-    ValueError or LookupError if torch cannot read the pickle. Returns the names of the storages
-    that its tensors use, and the texts in the value that it makes.
+    CimError for another function, for tuples nested deeper than DEEPEST_TUPLE (the hash of a tuple
+    visits all its parts), for more work than MOST_WORK, and for a storage of more bytes than its
+    record. `records` has the bytes of an archive's records by key. A file that is not an archive
+    has no records (the numbers follow the pickles), so the sum of all storages is compared with the
+    file's size. ValueError or LookupError if torch cannot read the pickle.
     """
     machine = _Machine(file, records)
     for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
         machine.step(code.name, argument)
-    return machine.storages, {one.own for one in machine.stack[-1].parts if one.kind == "text"}
+    return PickledPart(machine.stack[-1], machine.storages)
+
+
+@dataclass(frozen=True)
+class PickledPart:
+    """The value of one of a file's pickles, and the names of the storages that its tensors use."""
+
+    value: PickledValue
+    storages: set[str]
+
+    @property
+    def texts(self) -> set[object]:
+        """The texts that the value holds itself."""
+        return {one.own for one in self.value.parts if one.kind == "text"}
 
 
 class _Machine:
@@ -136,9 +153,9 @@ class _Machine:
         self.file, self.records = file, records
         self.work, self.odd_keys, self.stored = MOST_WORK, 0, 0
         self.size = file.stat().st_size
-        self.stack: list[_Value] = []
-        self.below: list[list[_Value]] = []
-        self.memo: dict[object, _Value] = {}
+        self.stack: list[PickledValue] = []
+        self.below: list[list[PickledValue]] = []
+        self.memo: dict[object, PickledValue] = {}
         self.storages: set[str] = set()
 
     def step(self, code: str, argument: object) -> None:
@@ -150,16 +167,16 @@ class _Machine:
         elif code in GET:
             stack.append(self.memo[argument])
         elif code in NUMBERS:
-            stack.append(_Value("number", argument))
+            stack.append(PickledValue("number", argument))
         elif code in TEXTS:
-            stack.append(_Value("text", argument))
+            stack.append(PickledValue("text", argument))
         elif code in CONSTANTS:
-            stack.append(_Value("constant"))
+            stack.append(PickledValue("constant", CONSTANTS[code]))
         elif code in EMPTY:
-            stack.append(_Value(EMPTY[code]))
+            stack.append(PickledValue(EMPTY[code]))
         elif code == "GLOBAL":
             name = str(argument).replace(" ", ".", 1)
-            stack.append(_Value("global", OLD_NAMES.get(name, name)))
+            stack.append(PickledValue("global", OLD_NAMES.get(name, name)))
         elif code == "MARK":
             self.below.append(stack)
             self.stack = []
@@ -186,28 +203,32 @@ class _Machine:
             self.stack.append(self._called(function, operands))
         elif code == "BUILD":
             self._count(self.stack.pop())
-            if self.stack[-1].kind not in (ORDERED, "tensor"):
-                self._refuse(f"sets the state of a {self.stack[-1].kind}")
+            top = self.stack[-1]
+            if top.kind not in (ORDERED, "tensor"):
+                self._refuse(f"sets the state of a {top.kind}")
+            if top.kind == "tensor":
+                top.own = None  # another one than its function made
         elif code == "BINPERSID":
-            self._store(self.stack.pop())
-            self.stack.append(_Value("storage"))
+            named = self.stack.pop()
+            self._store(named)
+            self.stack.append(PickledValue("storage", operands=named.parts))
         elif code not in ("PROTO", "STOP"):
             raise ValueError(f"an operation {code}")
 
-    def _marked(self) -> list[_Value]:
+    def _marked(self) -> list[PickledValue]:
         """Remove and return the objects above the last mark."""
         taken, self.stack = self.stack, self.below.pop()
         return taken
 
-    def _tuple(self, parts: list[_Value]) -> _Value:
+    def _tuple(self, parts: list[PickledValue]) -> PickledValue:
         depth = 1 + max((one.depth for one in parts), default=0)
         if depth > DEEPEST_TUPLE:
             raise CimError(
                 f"{self.file}: nests tuples more than {DEEPEST_TUPLE} deep; expected tensors"
             )
-        return _Value("tuple", None, parts, depth)
+        return PickledValue("tuple", None, parts, depth)
 
-    def _fill(self, taken: list[_Value], by_key: bool) -> None:
+    def _fill(self, taken: list[PickledValue], by_key: bool) -> None:
         if by_key:
             self._keys(taken[::2])
         top = self.stack[-1]
@@ -215,7 +236,7 @@ class _Machine:
             top.parts = list(top.parts)
         top.parts += taken
 
-    def _keys(self, keys: Sequence[_Value]) -> None:
+    def _keys(self, keys: Sequence[PickledValue]) -> None:
         """Count the keys of a table or the members of a set: they are hashed and compared."""
         for key in keys:
             if key.kind == "text" or (isinstance(key.own, int) and abs(key.own) < 1 << 63):
@@ -225,7 +246,7 @@ class _Machine:
                 self._refuse(f"has more than {MOST_ODD_KEYS} keys that are not texts")
             self._count(key)
 
-    def _called(self, function: _Value, operands: _Value) -> _Value:
+    def _called(self, function: PickledValue, operands: PickledValue) -> PickledValue:
         """The value that a call makes; CimError if function or operands are not allowed."""
         name, given = str(function.own)[:80], operands.parts
         self._count(operands)
@@ -244,10 +265,11 @@ class _Machine:
                 self._keys(given[0].parts)
             if name == ORDERED and given:
                 self._keys([pair.parts[0] for pair in given[0].parts])
-            return _Value(name, None, given[0].parts if name == "torch.Size" else ())
-        return _Value("tensor")
+            parts = given[0].parts if name == "torch.Size" else ()
+            return PickledValue(name, None, parts, operands=given)
+        return PickledValue("tensor", name, operands=given)
 
-    def _store(self, named: _Value) -> None:
+    def _store(self, named: PickledValue) -> None:
         """Check a storage ('storage', type, key, device, count, ...) against the bytes there are.
 
         A key must be a decimal number, as torch.save writes it: torch ignores case in names.
@@ -274,7 +296,7 @@ class _Machine:
                 f"takes {size:,} bytes, {place} has {held:,}"
             )
 
-    def _count(self, value: _Value) -> None:
+    def _count(self, value: PickledValue) -> None:
         """Subtract all parts of a value, repeats included, from the remaining work."""
         waiting = [value]
         while waiting:

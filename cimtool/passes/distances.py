@@ -17,6 +17,7 @@ more of the error at most, and a slope that is fitted to all pairs errs more on 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import numpy as np
 
@@ -62,9 +63,10 @@ class CorrectDistancesPass(Pass):
         halves = [(text[:HALF_ROWS], video[:HALF_ROWS]) for text, video in job.halves()]
         if min(len(rows) for half in halves for rows in half) < LEAST_HALF:
             return program
-        pairs = [CalibrationPairs.of(source, program, *half) for half in halves]
+        simulator = Simulator(program)
+        pairs = [CalibrationPairs.of(source, simulator, *half) for half in halves]
         tried = [
-            (one.errors(program), one.errors(with_constant(program, other.constant)))
+            (one.compiled - one.scores, one.errors(with_constant(program, other.constant)))
             for one, other in (pairs, pairs[::-1])
         ]
         if min(least_gain(*errors) for errors in tried) < LEAST_GAIN:
@@ -82,25 +84,28 @@ class CorrectDistancesPass(Pass):
 
 @dataclass(frozen=True, eq=False)
 class CalibrationPairs:
-    """All pairs of some calibration rows: float scores [n, m], compiled features of both sides.
+    """All pairs of some calibration rows: float and `compiled` scores [n, m], compiled features.
 
     `constant` is the mean of the float ed less that of the compiled one.
     """
 
     scores: FloatArray
+    compiled: FloatArray
     features: tuple[Features, Features]
     constant: float
 
     @classmethod
-    def of(cls, source: Program, program: Program, text: Array, video: Array) -> CalibrationPairs:
+    def of(
+        cls, source: Program, simulator: Simulator, text: Array, video: Array
+    ) -> CalibrationPairs:
         """The pairs of `text` and `video` rows, of the model before all passes and compiled."""
-        (_, distances, scores), (features, compiled, _) = (
-            _scored(Simulator(one), text, video) for one in (source, program)
-        )
-        unit = float(program.score.types[DISTANCE].unit)
-        constant = float(distances.mean() - compiled.mean() * unit)
+        mean, scores = float_pairs(source, text, video)
+        features, distances, compiled = _scored(simulator, text, video)
+        assert distances is not None
+        unit = float(simulator.program.score.types[DISTANCE].unit)
+        constant = float(mean - distances.mean() * unit)
         step = next_power_of_two(abs(constant) or 1.0) / CONSTANT_STEPS
-        return cls(scores, features, round(constant / step) * step)
+        return cls(scores, compiled, features, round(constant / step) * step)
 
     def errors(self, program: Program) -> FloatArray:
         """The errors [n, m] of a program with these features."""
@@ -108,17 +113,34 @@ class CalibrationPairs:
         return found
 
 
+FLOAT_PAIRS = "_float_pairs"
+"""Attribute of a program of real numbers: its `float_pairs`, by the digests of the rows."""
+
+
+def float_pairs(source: Program, text: Array, video: Array) -> tuple[float, FloatArray]:
+    """The mean of ed (NaN without one) and the scores [n, m] of all pairs, in real numbers.
+
+    The program keeps them: all models that are compiled from it ask for the same rows.
+    """
+    kept: dict[tuple[bytes, ...], tuple[float, FloatArray]]
+    kept = vars(source).setdefault(FLOAT_PAIRS, {})
+    key = tuple(sha256(np.ascontiguousarray(rows).data).digest() for rows in (text, video))
+    if key not in kept:
+        _, distances, scores = _scored(Simulator(source), text, video)
+        kept[key] = np.nan if distances is None else float(distances.mean()), scores
+    return kept[key]
+
+
 def _scored(
     simulator: Simulator, text: Array, video: Array
-) -> tuple[tuple[Features, Features], Array, Array]:
-    """Features of both sides, and ed and the score [n, m] of all pairs."""
+) -> tuple[tuple[Features, Features], Array | None, Array]:
+    """Features of both sides, and ed, if there is one, and the score [n, m] of all pairs."""
     features = simulator.encode("text", text), simulator.encode("video", video)
-    (score,) = simulator.program.score.outputs.values()
-    blocks = [values for _, values in simulator.iter_score(*features, names=[DISTANCE, score])]
-    distances, scores = (
-        np.concatenate([block[name] for block in blocks]) for name in (DISTANCE, score)
-    )
-    return features, distances, scores
+    score = simulator.program.score
+    names = [*score.outputs.values(), *({DISTANCE} & score.by_name.keys())]
+    blocks = [values for _, values in simulator.iter_score(*features, names=names)]
+    scores, *distances = (np.concatenate([block[name] for block in blocks]) for name in names)
+    return features, distances[0] if distances else None, scores
 
 
 def least_gain(before: FloatArray, after: FloatArray) -> float:

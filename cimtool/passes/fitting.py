@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import map_rows
+from cimtool.base.untrusted import NUMBER
 from cimtool.hardware.bounds import full_scale, lossless
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
@@ -38,6 +40,9 @@ MEAN_BITS = 40
 """Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
 WEIGHT_STEPS = 255
 """Steps of the largest unit in which the units of columns count."""
+
+MOST_KEPT = 1 << 28
+"""Bytes of column sums that are kept; more are computed each time they are read."""
 
 Limits = Mapping[str, SettableReference]
 """A target's word on a "step" or an "offset" that can be set, by these names."""
@@ -149,8 +154,20 @@ class Trial:
 
     def parts(self, columns: slice) -> Iterator[Array]:
         """Column sums [cycles, n, columns] of every row group."""
+        if columns == slice(None) and self._kept is not None:
+            return iter(self._kept)
+        return self._parts(columns)
+
+    def _parts(self, columns: slice) -> Iterator[Array]:
         cells = self.column.cells.digits[:, columns]
         return self.sums.of_slice(cells, self.column.reach, self.column.cycles)
+
+    @cached_property
+    def _kept(self) -> list[Array] | None:
+        """The sums of all columns, which are read several times; None if there is no room."""
+        rows, width = self.sums.digits.shape[1], self.column.cells.digits.shape[1]
+        numbers = len(self.sums.groups) * len(self.column.cycles) * rows * width
+        return [*self._parts(slice(None))] if NUMBER * numbers <= MOST_KEPT else None
 
     @property
     def counts(self) -> IntArray:
@@ -353,7 +370,8 @@ def _errors(  # type: ignore[no-untyped-def]
             place, last = tables.spans[k]
             row[:] = 0
             for m in range(steps.shape[1]):
-                some = range(m * alike, (m + 1) * alike)
+                # Without a sign: LLVM computes in vectors if no place can be below 0.
+                some = range(np.uint64(m * alike), np.uint64((m + 1) * alike))
                 step, shift = integer(steps[k, m]), integer(shifts[k, m])
                 half = integer(steps[k, m] >> 1) if rounding[2] else integer(0)
                 even = rounding[3] and step % 2 == 0

@@ -21,7 +21,7 @@ from cimtool.ir.program import Builder, Graph, Node
 from cimtool.ir.tails import Tails
 from cimtool.ir.types import Type, exact_bounds
 from cimtool.passes.base import Job
-from cimtool.passes.calibrate import significant
+from cimtool.passes.calibrate import SIGNIFICANT_BITS, significant
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
@@ -140,22 +140,33 @@ def layer_input_format(
     gains = np.full(top.shape, float(len(users) > len(readers)))
     for weight, _ in readers:
         gains += np.square(weight).sum(axis=1)
-    best, least = None, np.inf
-    for relative in relatives:
+    best, least = None, (np.inf, 0)
+    for turn, relative in enumerate(relatives):
         covered = float((limits / relative).max()) or 1.0
-        for share in (1.0,) if tails is None else CLIP_SHARES:
+        tried: list[tuple[float, int, Format]] = []
+        for place, share in enumerate((1.0,) if tails is None else CLIP_SHARES):
             unit = significant(covered * share / hi, np.ceil)
             fmt = Format(lo, hi, significant(unit * relative, np.ceil))
             errors = np.square(fmt.scale) / 12
             if tails is not None:
                 errors = errors + tails.clipped(fmt.scale * hi)
-            noise = float((gains * errors).sum())
-            if best is None or noise < least:  # what weights add takes longest to compute
-                noise += _weight_noise(fmt, mean_square, readers)
-                if best is None or noise < least:
-                    best, least = fmt, noise
+            tried.append((float((gains * errors).sum()), turn * len(CLIP_SHARES) + place, fmt))
+        of_weights = 0.0
+        for noise, order, fmt in sorted(tried, key=lambda one: one[0]):
+            if noise + of_weights * LEAST_OF_WEIGHTS > least[0]:
+                break
+            of_weights = _weight_noise(fmt, mean_square, readers)  # takes longest to compute
+            if best is None or (noise + of_weights, order) < least:  # of equal ones the first
+                best, least = fmt, (noise + of_weights, order)
     assert best is not None
     return best
+
+
+LEAST_OF_WEIGHTS = 1 - 2.0 ** (3 - SIGNIFICANT_BITS)
+"""The least noise of weights in one scale, as a share of that in another of the same shape.
+
+It would be the same but for the significant bits to which each channel's scale is rounded.
+"""
 
 
 def _weight_noise(
@@ -185,11 +196,14 @@ def _largest_product(size: FloatArray, scale: FloatArray) -> FloatArray:
 
 
 def _equalising(limits: FloatArray, weights: Sequence[FloatArray]) -> list[FloatArray]:
-    """Scales a channel, at most 1, that balance ranges against weights, from little to full."""
+    """Scales a channel, at most 1, that balance ranges against weights, from little to full.
+
+    `weights` are the magnitudes of those of each layer that reads the channels.
+    """
     strength = np.zeros(limits.shape)
     for weight in weights:
-        column = np.abs(weight).max(axis=0)
-        relative = np.abs(weight) / np.where(column > 0, column, 1.0)
+        column = weight.max(axis=0)
+        relative = weight / np.where(column > 0, column, 1.0)
         strength = np.maximum(strength, relative.max(axis=1))
     live = (limits > 0) & (strength > 0)
     if not live.any():

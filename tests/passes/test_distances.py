@@ -15,6 +15,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.distances import (
     CalibrationPairs,
     CorrectDistancesPass,
+    float_pairs,
     least_gain,
     with_constant,
 )
@@ -116,15 +117,28 @@ def test_each_half_must_gain_by_the_constant_of_the_other(
     program, job = case
     given = iter(halves)
 
-    def made(source: Program, program: Program, text: Array, video: Array) -> CalibrationPairs:
+    def made(source: Program, simulator: Simulator, text: Array, video: Array) -> CalibrationPairs:
         error, constant = (PLANTED * one for one in next(given))
-        simulator = Simulator(program)
         features = simulator.encode("text", text), simulator.encode("video", video)
         scores = Simulator(with_constant(program, error)).score(*features)
-        return CalibrationPairs(scores, features, constant)
+        return CalibrationPairs(scores, simulator.score(*features), features, constant)
 
     monkeypatch.setattr(CalibrationPairs, "of", made)
     assert (CorrectDistancesPass().apply(program, job) is not program) == taken
+
+
+def test_float_scores_are_kept_for_the_same_rows_alone(case: tuple[Program, Job]) -> None:
+    _, job = case
+    source = replace(job.source)  # keeps nothing yet
+    mean, scores = float_pairs(source, job.text, job.video)
+    assert scores is float_pairs(source, job.text.copy(), job.video)[1]
+    assert np.array_equal(scores, Simulator(source).scores(job.text, job.video))
+    moved = job.text.copy()
+    moved[0, 0] += 1
+    other_mean, others = float_pairs(source, moved, job.video)
+    assert np.array_equal(others[1:], scores[1:])
+    assert mean != other_mean
+    assert (others[0] != scores[0]).any()
 
 
 def test_the_gain_is_the_lower_end_of_what_is_gone() -> None:

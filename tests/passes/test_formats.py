@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cimtool.hardware.configuration import Configuration
@@ -238,3 +238,33 @@ def test_mu_has_the_scale_of_least_expected_error_over_all_dimensions(bits: int)
         return 4 * unit**2 / 12 + float(sum(t.clipped(limit).sum() for t in (texts, videos)))
 
     assert error(scale) <= 1.02 * min(error(scale * 2.0 ** (k / 16)) for k in range(-32, 33))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4, 6, 8]), st.booleans(), st.booleans())
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_search_finds_what_trying_all_finds(
+    monkeypatch: pytest.MonkeyPatch, seed: int, weight_bits: int, tailed: bool, residual: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    top = np.exp(rng.normal(size=6))
+    builder = Builder("text", {"x": real(("n", 6), -top, top)})
+    x = builder.add("x.stored", STORED, "x")
+    weight = rng.standard_t(3, (6, 5)) * np.exp(rng.normal(size=(6, 1)))
+    y = builder.add("fc", Mvm(weight, np.zeros(5)), x)
+    z = builder.add("fc2", Mvm(weight[:, ::-1] ** 2, np.zeros(5)), x)
+    outputs = {"y": y, "z": z} | ({"x": builder.add("past", plus(1), x)} if residual else {})
+    graph = builder.graph(outputs)
+    if tailed:
+        graph = with_tails(graph, float(rng.uniform(0.01, 0.3)))
+
+    def found() -> Format:
+        return layer_input_format(graph, "x.stored", STORED, job(weight_bits), True)
+
+    chosen = found()
+    with monkeypatch.context() as all_tried:
+        all_tried.setattr("cimtool.passes.formats.LEAST_OF_WEIGHTS", -np.inf)
+        whole = found()
+    assert (chosen.lo, chosen.hi) == (whole.lo, whole.hi)
+    assert np.array_equal(chosen.scale, whole.scale)
