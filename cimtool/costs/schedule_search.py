@@ -20,32 +20,39 @@ MOST_SEARCHED = 100
 MOST_VISITS = 10_000
 """Tasks that are looked at, summed over all branches, before the search gives up."""
 
+NEVER = 1 << 100
+"""A tick after all others."""
+
 
 class _TooLong(Exception):
     """The search takes more visits than it may."""
 
 
-def preempted_length(waiting: Iterable[tuple[int, int, int]]) -> int:
+def preempted_length(waiting: Iterable[tuple[int, int, int]], enough: int = NEVER) -> int:
     """The ticks that one resource takes for tasks of (head, ticks, tail) if any can be interrupted.
 
     The longest tail first, of those whose head has passed: no schedule of the resource is shorter.
+    Once the ticks are `enough`, the rest is not counted.
     """
     ahead = sorted(waiting)
     ready: list[tuple[int, int]] = []
-    now = least = place = 0
-    while ready or place < len(ahead):
-        if not ready:
-            now = max(now, ahead[place][0])
-        while place < len(ahead) and ahead[place][0] <= now:
-            heappush(ready, (-ahead[place][2], ahead[place][1]))
-            place += 1
-        tail, ticks = heappop(ready)
-        run = ticks if place == len(ahead) else min(ticks, ahead[place][0] - now)
-        now += run
-        if run < ticks:
-            heappush(ready, (tail, ticks - run))
-        else:
-            least = max(least, now - tail)
+    now = least = 0
+    for place, (head, ticks, tail) in enumerate(ahead):
+        if head > now:
+            now = head
+        heappush(ready, (-tail, ticks))
+        until = ahead[place + 1][0] if place + 1 < len(ahead) else NEVER
+        while ready and now < until:
+            rest, left = heappop(ready)
+            if now + left > until:
+                heappush(ready, (rest, left - (until - now)))
+                now = until
+            else:
+                now += left
+                if now - rest > least:
+                    least = now - rest
+                    if least >= enough:
+                        return least
     return least
 
 
@@ -72,15 +79,25 @@ class _Search:
         self.length, self.rest = length, tails(tasks)
         self.ticks = [task.ticks for task in tasks]
         self.after = [task.after for task in tasks]
+        self.needs = [frozenset(after) for after in self.after]
         numbers: dict[Resource, int] = {}
         self.holds = [
             [(numbers.setdefault(r, len(numbers)), ticks) for r, ticks in task.holds if ticks]
             for task in tasks
         ]
         self.held = [{resource for resource, _ in holds} for holds in self.holds]
+        self.shared = self._shared(len(numbers))
         self.free = [0] * len(numbers)
         self.order: list[int] | None = None
         self.visits = 0
+
+    def _shared(self, resources: int) -> list[list[tuple[int, int, int]]]:
+        """The tasks of each resource that several hold: position, ticks held, ticks after it."""
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(resources)]
+        for position, (holds, rest) in enumerate(zip(self.holds, self.rest, strict=True)):
+            for resource, ticks in holds:
+                found[resource].append((position, ticks, rest - ticks))
+        return [tasks for tasks in found if len(tasks) > 1]
 
     def go(self, order: list[int], ends: dict[int, int], free: list[int]) -> None:
         """Try all schedules that begin with the tasks of `order`, which end at `ends`.
@@ -107,7 +124,7 @@ class _Search:
             self.go([*order, position], ends | {position: end}, held)
 
     def _is_open(self, position: int, ends: dict[int, int]) -> bool:
-        return all(before in ends for before in self.after[position])
+        return ends.keys() >= self.needs[position]
 
     def _heads(self, ends: dict[int, int], free: list[int]) -> dict[int, int]:
         """The earliest start of each task that is not placed, after what is."""
@@ -135,19 +152,18 @@ class _Search:
         length, rests = self.length, self.rest
         if max(ends.values(), default=0) >= length:
             return True
-        waiting: dict[int, list[tuple[int, int, int]]] = {}
         for position, head in heads.items():
-            rest = rests[position]
-            if head + rest >= length:
+            if head + rests[position] >= length:
                 return True
-            for resource, ticks in self.holds[position]:
-                waiting.setdefault(resource, []).append((head, ticks, rest - ticks))
-        return any(
-            len(tasks) > 1
-            and length_by_heads(tasks) >= length
-            and preempted_length(tasks) >= length
-            for tasks in waiting.values()
-        )
+        for tasks in self.shared:
+            waiting = sorted([(heads[p], ticks, tail) for p, ticks, tail in tasks if p in heads])
+            if (
+                len(waiting) > 1
+                and length_by_heads(waiting) >= length
+                and preempted_length(waiting, length) >= length
+            ):
+                return True
+        return False
 
     def _branches(self, heads: dict[int, int], ends: dict[int, int]) -> list[int]:
         """The tasks that can be next, the longest path to the end first."""

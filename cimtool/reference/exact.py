@@ -22,7 +22,7 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 # Pairs between two lines of progress (seconds at d = 1024), and pairs that a thread takes at once.
 _BLOCK = 1 << 17
-_AT_ONCE = 1 << 9
+_AT_ONCE = 1 << 12
 
 # The largest a (s_t + s_v) for which the quadrature is tried: it takes some milliseconds there.
 _WIDEST = 1e9

@@ -27,6 +27,7 @@ from cimtool.reference.elementary import cosines, exponentials
 from cimtool.reference.exact_series import (
     DOUBT,
     LIKELY,
+    MOST_ORDERS,
     Series,
     along,
     derivatives,
@@ -59,6 +60,9 @@ AGREEMENT = 1e-9
 The error falls as exp(-const / step) or faster, so the later result's error is about 1e-12 or less.
 """
 
+SERIES_AGREEMENT = 1e-8
+"""The same if a series is accurate enough: variances are small, and the error falls faster."""
+
 EQUAL = 1e-13
 """Two results are equal if they differ by less than this share of the terms beside them."""
 
@@ -84,10 +88,22 @@ T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX, FALL, SINE, ROOM
 )
 
 
+class Room(NamedTuple):
+    """Arrays that every pair overwrites, for compiled code: allocating them takes long.
+
+    `dimensions` [2, d], the `orders` of a series, `nodes` and `values` of a line.
+    """
+
+    dimensions: FloatArray
+    orders: FloatArray
+    nodes: FloatArray
+    values: FloatArray
+
+
 class Pair(NamedTuple):
     """One side's question about a pair, for compiled code.
 
-    `square` = delta^2 [d], `s` [d] and its largest value `widest`; `room` [2, d] is overwritten.
+    `square` = delta^2 [d], `s` [d] and its largest value `widest`; `room` is overwritten.
     `series` has terms if it replaces the sums over dimensions.
     """
 
@@ -97,8 +113,15 @@ class Pair(NamedTuple):
     square: FloatArray
     s: FloatArray
     widest: float
-    room: FloatArray
+    room: Room
     series: Series
+
+
+@jit_summand
+def room_of(d: int) -> Room:
+    """Room for pairs of `d` dimensions."""
+    orders, nodes = np.empty((2, MOST_ORDERS)), np.empty(ROWS * MOST_LANES)
+    return Room(np.empty((2, d)), orders, nodes, np.empty((3, MOST_LANES)))
 
 
 @jit_sums
@@ -113,7 +136,7 @@ def log_probabilities(
     wide_vectors()
     d = mu_t.shape[1]
     padded = max(-(-d // STEP), 1) * STEP
-    square, s, room = np.zeros(padded), np.zeros(padded), np.empty((2, padded))
+    square, s, room = np.zeros(padded), np.zeros(padded), room_of(padded)
     for pair in range(start, stop):
         t, u, v, w = rows[0, pair], rows[1, pair], rows[2, pair], rows[3, pair]
         distance = 0.0
@@ -133,17 +156,17 @@ def log_probabilities(
 
 @jit_summand
 def log_expectation(
-    side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: FloatArray
+    side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: Room
 ) -> float:
     """log E sigmoid(side (b - a D)), with `square` = delta^2 [d] and `s` [d]; NaN if not reached.
 
-    `room` [2, d] is overwritten.
+    `room` is overwritten.
     """
     widest = _largest(s)
     if widest == 0:
         y = side * (b - a * _total(square))
         return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
-    series = series_of(side, a, b, square, s, widest, room[0])
+    series = series_of(side, a, b, square, s, widest, room.dimensions[0], room.orders)
     while True:  # one call only: the compiler would inline every call
         found = _expected(Pair(side, a, b, square, s, widest, room, series))
         if not math.isnan(found) or not len(series.terms):
@@ -263,7 +286,8 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
     _prepare(c, pair)
     angle, scale = math.pi * (c - pole), WIDTH * width
     beside *= math.sin(angle)
-    nodes, values = np.empty(ROWS * MOST_LANES), np.empty((3, MOST_LANES))
+    nodes, values = pair.room.nodes, pair.room.values
+    agreement = SERIES_AGREEMENT if len(pair.series.terms) else AGREEMENT
     step, length, count = FIRST_STEP, 0.0, 0
     first = int(FIRST_NODES)  # not a literal: for a literal, numba compiles all below once more
     coarse, total, doubt = 0.0, 0.0, 0.0
@@ -284,7 +308,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
         count += first
     if not doubt <= DOUBT * (abs(total) + beside):
         return math.nan
-    while not abs(total - coarse) <= max(AGREEMENT * abs(total), EQUAL * beside):
+    while not abs(total - coarse) <= max(agreement * abs(total), EQUAL * beside):
         if count >= MOST_NODES:
             return math.nan
         fresh, x = 0.0, 0.5 * step
@@ -306,10 +330,11 @@ def _prepare(c: float, pair: Pair) -> None:
     if len(pair.series.terms):
         expand(pair.series, c)
         return
+    r, e = pair.room.dimensions
     for i in range(len(pair.s)):
         inverse = 1.0 / (1.0 + 2.0 * pair.side * pair.a * c * pair.s[i])
-        pair.room[0, i] = 2.0 * pair.a * pair.s[i] * inverse
-        pair.room[1, i] = pair.a * pair.square[i] * inverse * inverse
+        r[i] = 2.0 * pair.a * pair.s[i] * inverse
+        e[i] = pair.a * pair.square[i] * inverse * inverse
 
 
 @jit_summand
@@ -375,7 +400,7 @@ def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
 
         (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
     """
-    r, e = pair.room[0], pair.room[1]
+    r, e = pair.room.dimensions
     _multiply(lanes, _largest(r), r, e, nodes)
     for k in range(lanes):
         t = nodes[T + k]

@@ -17,6 +17,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.modality_names import way_names
 from cimtool.reference.bootstrap import QueryCounts
 from cimtool.reference.metrics import RANKED, average_precision, discounted_gain, unit_rows
+from cimtool.reference.selective import COVERAGE, answer_area, risk_area, selective_recall
 from cimtool.reference.truth import Classes, Truth, alike_counts, alike_sums
 
 WAYS = tuple(way_names())
@@ -186,75 +187,6 @@ SURENESS = "sureness"
 
 A query that is known to have no right item has the second alone.
 """
-
-COVERAGE = 0.8
-"""The share of queries that are answered, the surest first, in a metric of selective retrieval."""
-
-
-def risk_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
-    """The area under risk against coverage [B] of `sureness` [n, 2]; NaN without a query.
-
-    Queries are answered from the highest best score down. The risk at a coverage is the share of
-    the answers so far that are wrong; the area is its mean over all coverages (AURC, Geifman and
-    El-Yaniv, NeurIPS 2017). Among equal scores wrong answers come first.
-    """
-    answered, wrong = _surest_first(draws, sureness)
-    risk = np.divide(wrong.cumsum(axis=1), answered.cumsum(axis=1).clip(min=1))
-    total = answered.sum(axis=1)
-    return _over((answered * risk).sum(axis=1), total)
-
-
-def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
-    """R@1 [B] among the COVERAGE of the queries with the highest best scores."""
-    answered, wrong = _surest_first(draws, sureness)
-    seen = answered.cumsum(axis=1)
-    most = np.rint(COVERAGE * answered.sum(axis=1))
-    taken = np.clip(most[:, None] - (seen - answered), 0, answered)
-    lost = (taken * (wrong > 0)).sum(axis=1)
-    return 1 - _over(lost, most)
-
-
-def _over(parts: FloatArray, totals: FloatArray) -> FloatArray:
-    """The quotients [B]; NaN where a total is 0."""
-    found: FloatArray = np.divide(parts, totals, out=np.full(len(totals), np.nan), where=totals > 0)
-    return found
-
-
-def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The counts of each query, and those of wrong answers, [B, n], surest first."""
-    best, wrong = sureness.T
-    missed = wrong >= best
-    order = np.lexsort((~missed, -best))[: np.count_nonzero(~np.isnan(best))]
-    answered = draws.counts[:, order]
-    return answered, answered * missed[order]
-
-
-def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
-    """The area under the ROC curve [B] of best scores with the right items and without them.
-
-    It is the chance that a query whose answer is in the gallery has a higher best score than
-    another query, which has none, or whose right items were taken out if all have one; equal scores
-    count half.
-    """
-    best, wrong = sureness.T
-    answered = ~np.isnan(best)
-    unanswered = ~answered & ~np.isnan(wrong)
-    taken_out = not unanswered.any()
-    lacking = answered if taken_out else unanswered
-    counts, others = draws.counts[:, answered], draws.counts[:, lacking]
-    values, at = np.unique(np.concatenate([best[answered], wrong[lacking]]), return_inverse=True)
-    with_, without = np.split(at, [counts.shape[1]])
-    order, starts = np.argsort(without, kind="stable"), np.arange(len(values) + 1)
-    ends = np.searchsorted(without[order], starts)
-    below = np.concatenate([np.zeros((len(counts), 1)), others[:, order].cumsum(axis=1)], axis=1)
-    lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
-    area, total = (counts * lower).sum(axis=1), counts.sum(axis=1) * others.sum(axis=1)
-    if taken_out:
-        # A query is not compared with itself, however often it is drawn.
-        alone = (with_ > without) + (with_ == without) / 2
-        itself = counts**2
-        area, total = area - itself @ alone, total - itself.sum(axis=1)
-    return _over(area, total)
 
 
 SELECTIVE = (

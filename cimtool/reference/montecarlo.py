@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -335,7 +336,7 @@ def _jackknife_error(x: FloatArray) -> FloatArray:
     """
     K = len(x)
     log_sigmoids = -np.logaddexp(0.0, -x)
-    others = np.array([np.delete(np.arange(K), i) for i in range(K)])
+    others = _others(K)
     variance = np.zeros(x.shape[2])
     for axis in (0, 1):
         sums = np.logaddexp.reduce(log_sigmoids, axis=axis)
@@ -344,3 +345,10 @@ def _jackknife_error(x: FloatArray) -> FloatArray:
         mean = sum(left) / K
         variance += (K - 1) / K * sum(np.square(left - mean))
     return np.sqrt(variance)
+
+
+@lru_cache(1)
+def _others(K: int) -> IntArray:
+    """The numbers below K but one, [K, K - 1], that one left out in turn."""
+    found: IntArray = np.array([np.delete(np.arange(K), i) for i in range(K)])
+    return found

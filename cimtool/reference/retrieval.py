@@ -12,7 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS
+from cimtool.reference.judged_hits import FEW, judged_hits
+from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS, Hits
 from cimtool.reference.metrics import ReferenceScores, best_ranks, graded_hits, ranks
 from cimtool.reference.pair_draw import PairDraw
 from cimtool.reference.pairs import probabilities, sureness
@@ -77,7 +78,12 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
     if not truth.ranks:
         return Queries()
     sure = sureness(scores, truth)
-    if truth.leave_one_out or truth.judged is not None:
+    if truth.judged is not None:
+        sides = ((scores, truth.judged), (scores.T, truth.judged.turned))
+        return Queries(
+            *(_of_hits(judged_hits(*side, truth.leave_one_out)) for side in sides)
+        ).merged(sure)
+    if truth.leave_one_out:
         return Queries(*(_asked(scores, truth, way) for way in WAYS)).merged(sure)
     pairs = _ranked_pairs(scores, truth).merged(sure)
     if truth.labels is None:
@@ -166,13 +172,31 @@ def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
 
     A query is given by its candidates' scores and their grades, which may be booleans.
     """
+    return _of_hits(graded_hits(row, grades) for row, grades in asked)
+
+
+def _of_hits(hits: Iterable[Hits]) -> dict[str, FloatArray]:
+    """The same of each query's hits."""
     found = []
-    for row, grades in asked:
-        hits = graded_hits(row, grades)
-        best = hits[0][0] if len(hits[0]) else np.nan
-        found.append((best, *(measure(hits) for measure in BY_CLASS.values())))
+    for positions, grades in hits:
+        if grades is None or len(positions) > FEW:
+            found.append(_measures((positions, grades)))
+        else:
+            found.append(_known(positions.tobytes(), grades.tobytes()))
     values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
     return dict(zip((RANK, *BY_CLASS), values, strict=True))
+
+
+def _measures(hits: Hits) -> tuple[float, ...]:
+    """The rank of the best of a query's hits, and BY_CLASS measures."""
+    best = float(hits[0][0]) if len(hits[0]) else np.nan
+    return best, *(measure(hits) for measure in BY_CLASS.values())
+
+
+@lru_cache(1 << 16)
+def _known(ranks: bytes, grades: bytes) -> tuple[float, ...]:
+    """The same of few hits, which most stages share."""
+    return _measures((np.frombuffer(ranks, np.int64), np.frombuffer(grades, np.int64)))
 
 
 def retrieval(scores: Array, truth: Truth) -> dict[str, float]:

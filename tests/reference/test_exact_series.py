@@ -26,7 +26,8 @@ def make(d, a_s, seed):
 
 
 def series(side, b, square, s, a=1.0):
-    return series_of(side, a, b, square, s, float(s.max()), np.empty(len(s)))
+    room = np.empty(len(s)), np.empty((2, MOST_ORDERS))
+    return series_of(side, a, b, square, s, float(s.max()), *room)
 
 
 def exact_exponent(v, side, b, square, s, a=1.0):

@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 from cimtool.base.arrays import FloatArray
 from cimtool.reference import pairs
 from cimtool.reference.bootstrap import QueryCounts
-from cimtool.reference.measures import (
-    COVERAGE,
-    answer_area,
-    calibration_error,
-    risk_area,
-    selective_recall,
-)
+from cimtool.reference.measures import calibration_error
 from cimtool.reference.pairs import BINS, bin_ends, probabilities, sureness
 from cimtool.reference.retrieval import measured, retrieved
+from cimtool.reference.selective import COVERAGE, answer_area, risk_area, selective_recall
 from cimtool.reference.truth import Judgements, Truth, truth_among_others, truth_judged
 
 
