@@ -97,7 +97,13 @@ def test_no_value_of_the_c_model_differs(
     assert wrong == 0
 
 
-@pytest.mark.thorough("each target; one of a kind is in the first tier", quick=("isaac",))
+@pytest.mark.thorough(
+    "each target and layout; each head has one in the first tier",
+    quick=(
+        *("csd-trunk-isaac", "csd-ranking-two-branch-isaac", "cosine-trunk-isaac"),
+        *("euclidean-two-branch-isaac", "probcosine-trunk-isaac", "inclusion-two-branch-isaac"),
+    ),
+)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_head

@@ -225,6 +225,7 @@ def test_a_killed_sweep_goes_on_where_it_was(
     assert {file: file.read_bytes() for file in kept} == kept
 
 
+@pytest.mark.thorough("the command's own test is in the first tier")
 def test_failed_points_are_told_and_the_others_go_on(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
