@@ -36,6 +36,9 @@ def test_the_c_model_refuses_items_of_several_rows(head: str, tmp_path: Path) ->
         c_differing(made.program, tmp_path / head)
 
 
+@pytest.mark.thorough(
+    "twelve programs a head; two heads are in the first tier", quick=("maxsim", "csd-ranking")
+)
 @each_head
 def test_compiled_scores_are_near_the_float_scores(head: str) -> None:
     errors = []

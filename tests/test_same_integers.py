@@ -470,7 +470,8 @@ def test_the_integers_are_those_recorded(
 
 
 @pytest.mark.thorough(
-    "other models and arrays; some are in the first tier", quick=("acim", "cross-attention", "arrays/")
+    "other models and arrays; some are in the first tier",
+    quick=("acim", "cross-attention", "arrays/"),
 )
 @pytest.mark.parametrize("name", IN_ONNX)
 def test_onnx_runtime_computes_the_same(

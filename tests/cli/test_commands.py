@@ -360,4 +360,3 @@ def test_a_place_without_a_name_takes_no_bundle(
     ran = cimtool(*compiling(small_trunk, place))
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence.startswith(f"{place}: is not a name for a bundle; expected a new folder")
-

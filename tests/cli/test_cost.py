@@ -242,6 +242,7 @@ def test_a_score_in_the_memory_is_placed_and_counted(
     )  # fmt: skip
 
 
+@pytest.mark.thorough("two galleries more; costs/ has smaller ones")
 def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

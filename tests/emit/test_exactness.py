@@ -119,7 +119,7 @@ def assert_agree(case: Case, seed: int) -> None:
 
 
 @pytest.mark.thorough(
-    "every form of a layer; each kernel has some in the first tier", quick=("0]",)
+    "every form of a layer; each kernel has some in the first tier", quick=("7]",)
 )
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_all_implementations_agree(block: int) -> None:
@@ -128,7 +128,14 @@ def test_all_implementations_agree(block: int) -> None:
 
 
 @pytest.mark.thorough(
-    "all pairs of codes; a diagonal is in the first tier", quick=("unsigned-differential-", "twos-complement-offset-None", "offset-offset-flip-", "bipolar-centred-", "unsigned-ternary-16")
+    "all pairs of codes; a diagonal is in the first tier",
+    quick=(
+        "unsigned-differential-",
+        "twos-complement-offset-None",
+        "offset-offset-flip-",
+        "bipolar-centred-",
+        "unsigned-ternary-16",
+    ),
 )
 @pytest.mark.parametrize("adc_bits", [None, 16])
 @pytest.mark.parametrize("encoding", ANALOG)
