@@ -16,7 +16,9 @@ BLOCKS, BLOCK, IN_C = 8, 6, 1
 each_head = pytest.mark.parametrize("head", HEADS)
 
 
-@pytest.mark.thorough("more programs a head; some are in the first tier", quick=("0-",))
+@pytest.mark.thorough(
+    "more programs a head; some are in the first tier", quick=("0-maxsim", "0-probcosine")
+)
 @each_head
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_value_differs(head: str, block: int, tmp_path: Path) -> None:
