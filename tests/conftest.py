@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from programs import installed
+from shared import made_once
 
 if TYPE_CHECKING:
     from full_size import FullSize
@@ -158,7 +159,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture(scope="session")
 def small_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     """Layout `trunk`, 24-32-32-16, trained for a second, with a degree-4 polynomial in a file."""
-    return _trunk(tmp_path_factory.mktemp("small-trunk"), 24, 32, 16, epochs=12)
+    return _trunk(tmp_path_factory, "small-trunk", (24, 32, 16), epochs=12)
 
 
 @pytest.fixture(scope="session")
@@ -167,13 +168,13 @@ def narrow_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
 
     For simulators of circuits, whose time grows with the cells that they read.
     """
-    return _trunk(tmp_path_factory.mktemp("narrow-trunk"), 28, 16, 8, epochs=12)
+    return _trunk(tmp_path_factory, "narrow-trunk", (28, 16, 8), epochs=12)
 
 
 @pytest.fixture(scope="session")
 def medium_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     """Layout `trunk`, 256-512-512-256: wide enough for libraries to share work among threads."""
-    return _trunk(tmp_path_factory.mktemp("medium-trunk"), 256, 512, 256, epochs=1)
+    return _trunk(tmp_path_factory, "medium-trunk", (256, 512, 256), epochs=1)
 
 
 @pytest.fixture(scope="session")
@@ -218,12 +219,19 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DemoFil
     return light
 
 
-def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) -> DemoFiles:
+def _trunk(
+    factory: pytest.TempPathFactory, name: str, widths: tuple[int, int, int], epochs: int
+) -> DemoFiles:
+    """A model that is trained once in the whole run; tests only read its files."""
+    return _files(made_once(factory, name, lambda folder: _train_trunk(folder, widths, epochs)))
+
+
+def _train_trunk(folder: Path, widths: tuple[int, int, int], epochs: int) -> None:
     import torch
 
     from cimtool import api
 
-    files = _files(folder)
+    (width_in, hidden, width), files = widths, _files(folder)
     text, video = _pairs(width_in)
     _save_data(files, text, video)
     run = api.train(
@@ -246,7 +254,6 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
         files.projectors, rows, labels="mc", pairs=4000, matched=0.5, a=0.1, b=0.0
     )
     api.fit(teacher, output=files.poly)
-    return files
 
 
 def _files(folder: Path) -> DemoFiles:

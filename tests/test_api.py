@@ -244,6 +244,7 @@ def test_equal_scores_keep_the_order_of_the_videos(
     np.testing.assert_array_equal(groups, groups[:, :, :1] + np.arange(4))
 
 
+@pytest.mark.thorough("four reports; reports of arrays are in the first tier")
 def test_verify_and_compare_take_arrays(small_bundle: Path, small_trunk: DemoFiles) -> None:
     data = arrays(small_trunk.eval)
     found = api.compare([small_bundle, small_bundle], data, samples=4)

@@ -335,6 +335,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough("one command stands for the other", quick=("list",))
 @pytest.mark.parametrize("command", ["list", "check"])
 def test_faults_of_plug_ins_are_named_and_all_other_targets_are_there(
     faulty: Path, command: str

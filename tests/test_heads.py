@@ -97,7 +97,13 @@ def test_no_value_of_the_c_model_differs(
     assert wrong == 0
 
 
-@pytest.mark.thorough("each target; one of a kind is in the first tier", quick=("isaac",))
+@pytest.mark.thorough(
+    "each target and layout; each head has one in the first tier",
+    quick=(
+        *("csd-trunk-isaac", "csd-ranking-two-branch-isaac", "cosine-trunk-isaac"),
+        *("euclidean-two-branch-isaac", "probcosine-trunk-isaac", "inclusion-two-branch-isaac"),
+    ),
+)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_head
@@ -220,7 +226,7 @@ def test_rows_of_a_cosine_are_normalised_once(compiled: Compiled) -> None:
         assert len(norms) == 1
 
 
-@pytest.mark.thorough("each head; one is in the first tier", quick=("csd",))
+@pytest.mark.thorough("each head; one is in the first tier", quick=("csd]",))
 @each_head
 def test_a_gallery_goes_into_the_memory(compiled: Compiled, head: str, tmp_path: Path) -> None:
     bundle, data = compiled(head, score_mapping="in-memory"), rows("trunk", 40, 7)
@@ -276,7 +282,7 @@ def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
         api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data, target="ideal")
 
 
-@pytest.mark.thorough("each head; one is in the first tier", quick=("csd",))
+@pytest.mark.thorough("each head; one is in the first tier", quick=("csd]",))
 @each_head
 def test_what_else_reads_a_bundle_reads_this_one(
     compiled: Compiled, head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -28,7 +28,7 @@ def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_pa
     assert done.stdout.count("ok  ") == 19
 
 
-@pytest.mark.thorough("starts a process for each", quick=("train",))
+@pytest.mark.thorough("starts a process for each", quick=("train-",))
 @pytest.mark.parametrize(
     ("command", "line"), [("train", "--loss NAME"), ("demo", "Folder of trained models.")]
 )

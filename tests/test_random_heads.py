@@ -16,7 +16,9 @@ BLOCKS, BLOCK, IN_C = 8, 6, 1
 each_head = pytest.mark.parametrize("head", HEADS)
 
 
-@pytest.mark.thorough("more programs a head; some are in the first tier", quick=("0-",))
+@pytest.mark.thorough(
+    "more programs a head; some are in the first tier", quick=("0-maxsim", "0-probcosine")
+)
 @each_head
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_value_differs(head: str, block: int, tmp_path: Path) -> None:
@@ -36,6 +38,9 @@ def test_the_c_model_refuses_items_of_several_rows(head: str, tmp_path: Path) ->
         c_differing(made.program, tmp_path / head)
 
 
+@pytest.mark.thorough(
+    "twelve programs a head; two heads are in the first tier", quick=("maxsim", "csd-ranking")
+)
 @each_head
 def test_compiled_scores_are_near_the_float_scores(head: str) -> None:
     errors = []

@@ -449,10 +449,19 @@ def test_every_case_is_recorded_and_every_shipped_noise_model_has_one(
     assert models <= {case.noise for case in CASES.values()}
 
 
-@pytest.mark.thorough(
-    "each target; one of a kind is in the first tier",
-    quick=("isaac-rram-128", "small-trunk/dcim", "small-trunk/neurram", "dies/wires", "arrays/"),
+FIRST = (
+    *("isaac-rram-128", "small-trunk/dcim-22nm-tsmc/digital", "small-trunk/neurram-rram-130nm/d"),
+    *("differential, bipolar", "differential, driven", "polarity, analog", "polarity, leaking"),
+    *("arrays/offset, offset inputs", "arrays/offset, leaking]", "arrays/offset, unit column]"),
+    *("flip, bipolar", "flip, analog]", "flip, driven", "flip, unit column, analog"),
+    *("exact, offset", "arrays/half-even", "differences floor", "measured]", "measured diff"),
+    *("pairs in rows]", "rows active", "1-bit conv", "2-bit inputs", "3-bit cells", "many bits"),
+    *("memory, unit column", "memory, measured", "dies/wires"),
 )
+"""Cases of the first tier: each target's family, code, mapping and kind of array once or more."""
+
+
+@pytest.mark.thorough("each target and array; a diagonal is in the first tier", quick=FIRST)
 @pytest.mark.parametrize("name", CASES)
 def test_the_integers_are_those_recorded(
     name: str, recorded: dict[str, dict[str, str]], tmp_path: Path
@@ -460,6 +469,10 @@ def test_the_integers_are_those_recorded(
     assert CASES[name].digests(tmp_path) == recorded[name]
 
 
+@pytest.mark.thorough(
+    "other models and arrays; some are in the first tier",
+    quick=("acim", "cross-attention", "arrays/"),
+)
 @pytest.mark.parametrize("name", IN_ONNX)
 def test_onnx_runtime_computes_the_same(
     name: str, recorded: dict[str, dict[str, str]], tmp_path: Path

@@ -31,8 +31,8 @@ def bundles(folder: Path) -> dict[str, str]:
 
 
 SECONDS = (
-    *("compare", "cost-json", "tune-verbose"),
-    *("verify-branch", "verify-limits", "verify-noise", "verify-shortlist"),
+    *("compare", "cost-json", "sweep-json", "tune-verbose"),
+    *("verify-branch", "verify-csd", "verify-limits", "verify-noise", "verify-shortlist"),
 )
 """Snapshots that take seconds more; others show the same renderers.
 

@@ -74,6 +74,7 @@ def names_of(bundle: Bundle) -> list[str]:
     return [bundle.model.name, bundle.target.name, *bundle.model.called, *inner]
 
 
+@pytest.mark.thorough("a bundle more")
 def test_towers_of_any_names_compile_to_names(
     towers: tuple[Path, Path], rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,17 +191,27 @@ def test_simulate_takes_a_pair_of_files(
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "pair.npz").read_bytes()
 
 
-def test_verify_prints_the_table_and_writes_the_report(
+def test_verify_prints_details_with_verbose_and_names_them_without(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
-    ran = cimtool("verify", small_bundle, "--data", small_trunk.eval, "--report", report, "-v")
+    words = ("verify", small_bundle, "--data", small_trunk.eval, "--report", report)
+    short, ran = cimtool(*words).out, cimtool(*words, "-v")
     assert (ran.status, ran.err) == (0, "")
     assert "converters fitted" in ran.out
     assert "values differ between the simulator and ONNX Runtime" in ran.out
-    assert f"wrote {report / 'report.json'}" in ran.out
     names = ["report.html", "report.json", "report.md"]
     assert sorted(path.name for path in report.iterdir()) == names
+    hint = next(line for line in short.splitlines() if line.startswith("--verbose has the rest: "))
+    assert " tables and sections, " in hint
+    assert (
+        short.splitlines()[-1]
+        == ran.out.splitlines()[-1]
+        == (f"wrote {report}/report.json, report.md, report.html")
+    )
+    assert "--verbose" not in ran.out
+    assert "Every slice in numbers" in ran.out
+    assert "Every slice in numbers" not in short
 
 
 def test_verify_as_json_is_the_report_and_where_it_is(
@@ -350,20 +360,3 @@ def test_a_place_without_a_name_takes_no_bundle(
     ran = cimtool(*compiling(small_trunk, place))
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence.startswith(f"{place}: is not a name for a bundle; expected a new folder")
-
-
-def test_details_are_printed_with_verbose_and_named_without(
-    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
-) -> None:
-    words = ("verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path)
-    short, long = cimtool(*words).out, cimtool(*words, "-v").out
-    hint = next(line for line in short.splitlines() if line.startswith("--verbose has the rest: "))
-    assert " tables and sections, " in hint
-    assert (
-        short.splitlines()[-1]
-        == long.splitlines()[-1]
-        == (f"wrote {tmp_path}/report.json, report.md, report.html")
-    )
-    assert "--verbose" not in long
-    assert "Every slice in numbers" in long
-    assert "Every slice in numbers" not in short

@@ -186,6 +186,14 @@ def test_the_first_lines_say_what_is_cheapest_and_the_table_fits_100_columns(
         assert line.startswith(f" {name} ")
     assert all(len(line) <= 100 for line in shown)
     assert "next: " not in ran.out
+    assert (tmp_path / "out" / "instead.svg").read_text().count('class="curve') == 8
+
+
+@pytest.mark.thorough("the library's own test of a measured core is in the first tier")
+def test_a_core_that_is_measured_is_said_to_be(
+    cimtool: Run, small_bundle: Path, tmp_path: Path
+) -> None:
+    arguments = ("cost", small_bundle, "--gallery", 10_000_000, "-o", tmp_path / "out", "-v")
     measured = cimtool(*arguments, "--measure").out
     assert "raw int8 rows, CPU core: measured here on one core of " in measured
     assert (tmp_path / "out" / "instead.svg").read_text().count('class="curve') == 8
@@ -234,6 +242,7 @@ def test_a_score_in_the_memory_is_placed_and_counted(
     )  # fmt: skip
 
 
+@pytest.mark.thorough("two galleries more; costs/ has smaller ones")
 def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -1,13 +1,15 @@
 """The first screen: what a command prints in a terminal of 80 columns, in at most 15 lines."""
 
+import io
 import os
 import pty
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from cimtool import cli
 from cimtool.demo.data import DemoFiles
 
 LINES, COLUMNS = 15, 80
@@ -16,19 +18,26 @@ LINES, COLUMNS = 15, 80
 def in_terminal(*words: object) -> list[str]:
     """The lines that a command prints in a terminal of 80 columns, without its progress."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cimtool", *map(str, words)],
-        stdout=theirs, stderr=subprocess.DEVNULL, env={**os.environ, "COLUMNS": f"{COLUMNS}"},
-    )  # fmt: skip
-    os.close(theirs)
-    printed = b""
-    try:
-        while part := os.read(ours, 65_536):
-            printed += part
-    except OSError:
-        pass  # the end of a terminal
+    printed = bytearray()
+
+    def read() -> None:
+        with suppress(OSError):  # the end of a terminal
+            while part := os.read(ours, 65_536):
+                printed.extend(part)
+
+    reader = Thread(target=read)
+    reader.start()
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        open(theirs, "w", encoding="utf-8") as terminal,
+        redirect_stdout(terminal),
+        redirect_stderr(io.StringIO()),
+    ):
+        patched.setenv("COLUMNS", f"{COLUMNS}")
+        status = cli.run(list(map(str, words)))
+    reader.join()
     os.close(ours)
-    assert process.wait() == 0
+    assert status == 0
     return printed.decode().replace("\r", "").splitlines()
 
 

@@ -234,7 +234,7 @@ def test_debug_adds_the_traceback() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", [["--help"], ["targets", "list"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["targets", "show", "ideal"]])
 def test_a_full_disk_under_stdout_is_one_sentence(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -248,7 +248,7 @@ def test_a_closed_pipe_is_silent() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [*MODULE, "targets", "list"], stdout=writer, stderr=subprocess.PIPE, check=False
+        [*MODULE, "targets", "show", "ideal"], stdout=writer, stderr=subprocess.PIPE, check=False
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")

@@ -31,6 +31,7 @@ def bundle(
     return made
 
 
+@pytest.mark.thorough("a choice more; the snapshots have one")
 def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -521,6 +521,7 @@ def test_another_file_of_rows_verifies_again(again: Path, cimtool: Cimtool) -> N
     assert steps_done(cimtool) == ["verify"]
 
 
+@pytest.mark.thorough("three runs of a project for a rare end")
 def test_a_file_that_changes_during_a_step_is_read_again(
     again: Path, monkeypatch: pytest.MonkeyPatch, cimtool: Cimtool
 ) -> None:

@@ -152,6 +152,7 @@ def test_data_that_cannot_be_measured_on_is_refused(
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.thorough("the library's own test is in the first tier")
 def test_calibration_rows_are_refused_unless_asked(sweeping: Run, small_trunk: DemoFiles) -> None:
     ran = sweeping(data=small_trunk.calibration)
     assert ran.status == 2

@@ -275,6 +275,7 @@ def test_samples_are_stored_or_redrawn(small_bundle: Path) -> None:
     assert conversions.own == conversions.value
 
 
+@pytest.mark.thorough("two bundles more")
 def test_a_polynomial_in_ed_alone_costs_one_product_of_six(
     small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

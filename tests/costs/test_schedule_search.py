@@ -47,7 +47,10 @@ def check_exact(seed: int, count: int, most: dict[int, int], draw_tasks: Draw) -
 
 
 @pytest.mark.parametrize(("seed", "count", "most", "draw_tasks"), [
-    pytest.param(11, 2000, {1: 7}, random_tasks, id="one item"),
+    pytest.param(
+        11, 2000, {1: 7}, random_tasks, id="one item",
+        marks=pytest.mark.thorough("more of the same kind"),
+    ),
     pytest.param(12, 150, {2: 5, 3: 4}, random_tasks, id="some items"),
     pytest.param(13, 500, {1: 6}, tasks_of_several, id="several resources"),
     pytest.param(

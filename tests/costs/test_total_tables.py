@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cimtool import api
 from cimtool.costs.render import document
 from cimtool.costs.total_tables import energy_headline
@@ -18,6 +20,7 @@ def test_a_headline_on_less_than_95_percent_says_so() -> None:
     assert energy_headline(replace(half, known=2)) == "2 nJ (1 nJ to 5 nJ)"
 
 
+@pytest.mark.thorough("two costs; first lines of batches are in the snapshots")
 def test_a_batch_leads_with_what_one_of_it_takes(small_bundle: Path) -> None:
     one, many = (api.cost(small_bundle, gallery=1_000_000, batch=batch) for batch in (1, 32))
     shared = many.schedules["query"].item

@@ -13,6 +13,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.hardware.placement import placements
 
 
+@pytest.mark.thorough("one target stands for the others", quick=("isaac",))
 @pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22", "ideal"])
 def test_two_galleries_tell_the_cost_of_a_third(
     target: str, small_trunk: DemoFiles, tmp_path: Path

@@ -141,6 +141,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "Encoder", DrawnRows)
 
 
+@pytest.mark.thorough("the demo once more, on other rows")
 def test_queries_with_several_right_answers(
     encoder: None, tmp_path: Path, sources: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

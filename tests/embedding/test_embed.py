@@ -216,6 +216,7 @@ def test_a_run_that_was_killed_goes_on_after_the_rows_that_it_saved(
     }  # fmt: skip
 
 
+@pytest.mark.thorough("one difference stands for the others", quick=("text",))
 @pytest.mark.parametrize("change", ["encoder", "text", "tokenizer"])
 def test_saved_rows_of_something_else_are_not_taken(
     change: str, folder: Path, killed: Path, monkeypatch: pytest.MonkeyPatch

@@ -118,13 +118,25 @@ def assert_agree(case: Case, seed: int) -> None:
     assert_equal(expected, dict(zip(names, values, strict=True)), seed)
 
 
-@pytest.mark.thorough("every form of a layer; each kernel has some in the first tier", quick=("0",))
+@pytest.mark.thorough(
+    "every form of a layer; each kernel has some in the first tier", quick=("7]",)
+)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_all_implementations_agree(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         assert_agree(random_case(seed), seed)
 
 
+@pytest.mark.thorough(
+    "all pairs of codes; a diagonal is in the first tier",
+    quick=(
+        "unsigned-differential-",
+        "twos-complement-offset-None",
+        "offset-offset-flip-",
+        "bipolar-centred-",
+        "unsigned-ternary-16",
+    ),
+)
 @pytest.mark.parametrize("adc_bits", [None, 16])
 @pytest.mark.parametrize("encoding", ANALOG)
 @pytest.mark.parametrize("input_encoding", INPUT_ENCODINGS)
@@ -226,6 +238,7 @@ def test_random_cases_reach_every_form() -> None:
     assert min(seen[name] for name in expected) >= 15, seen
 
 
+@pytest.mark.thorough("one form of a group stands for the others", quick=("unit column",))
 @pytest.mark.parametrize("form", ["leak", "unit column", "table", "polarity"])
 def test_a_row_group_is_one_call_of_few_nodes(form: str) -> None:
     """28 row groups of 256 rows make a full-size projector: 2,000 nodes in all, 70 a group."""

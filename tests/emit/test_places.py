@@ -65,6 +65,9 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "some/deep/folder/out"
 
 
+@pytest.mark.thorough(
+    "each format; some are in the first tier", quick=("handoff", "onnx", "of-layers")
+)
 @pytest.mark.parametrize("name", [*Exporter.family, "of-layers"])
 def test_no_exporter_writes_outside(
     name: str, forged: Bundle, output: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,6 +84,7 @@ def test_no_exporter_writes_outside(
 
 
 # Files of a search are named as those of layers are; the bundle has none.
+@pytest.mark.thorough("each part; some are in the first tier", quick=("images", "taps", "c]"))
 @pytest.mark.parametrize(
     "part", [part for part in PARTS if part is not CAM_PART], ids=lambda part: part.folder
 )

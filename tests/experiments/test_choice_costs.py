@@ -48,6 +48,7 @@ def costs_of(files: DemoFiles, target: str = "isaac-rram-128", **settings: Any) 
     return ChoiceCosts(layers, CostObjective.of("query_energy"), evaluator.estimated)
 
 
+@pytest.mark.thorough("one target stands for the others", quick=("isaac",))
 @pytest.mark.parametrize("target", ["isaac-rram-128", "dcim-28nm-isscc22"])
 def test_they_are_those_of_the_compiled_bundle(
     target: str, small_trunk: DemoFiles, tmp_path: Path
@@ -81,10 +82,16 @@ def test_bits_of_features_decide_a_query_and_no_encoding(small_trunk: DemoFiles)
     assert after["encoding_energy"] == pytest.approx(before["encoding_energy"], rel=0.02)
     assert after["arrays"] == before["arrays"]
     assert (costs.worthwhile(MU), costs.worthwhile(VARIANCE)) == (True, True)
-    assert not any(map(costs.worthwhile, costs.layers.bits))
+    assert not costs.worthwhile(Width("text.fc1", "weight_bits"))
     of_arrays = replace(costs, objective=CostObjective.of("arrays"))
     assert (of_arrays.worthwhile(MU), of_arrays.worthwhile(VARIANCE)) == (False, False)
     assert of_arrays.worthwhile(Width("text.fc1", "weight_bits"))
+
+
+@pytest.mark.thorough("every width of every layer; one is in the first tier")
+def test_bits_of_no_layer_decide_a_query(small_trunk: DemoFiles) -> None:
+    costs = costs_of(small_trunk)
+    assert not any(map(costs.worthwhile, costs.layers.bits))
 
 
 def test_what_is_saved_has_an_interval_narrower_than_both_energies(small_trunk: DemoFiles) -> None:

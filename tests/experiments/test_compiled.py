@@ -31,11 +31,13 @@ SETTINGS: list[dict[str, Any]] = [
 """Three points of the same layers, one of others, and the first again."""
 
 
-def evaluator_of(files: DemoFiles) -> PointEvaluator:
+def evaluators_of(files: DemoFiles, count: int) -> list[PointEvaluator]:
+    """Evaluators that have compiled nothing yet, on the same model and rows."""
     model = ModelSource(files.projectors, files.poly).for_rows(files.calibration).load(silent)
     rows, data = read_data(files.calibration, model), ranked_data(model, files.eval, None, None)
     known = kept_references(None, [model], data, silent, reference_name(model), 10)
-    return PointEvaluator.of({COMPILED: model}, rows, data, known, None, None)
+    given = {COMPILED: model}, rows, data, known, None, None
+    return [PointEvaluator.of(*given) for _ in range(count)]
 
 
 def test_layers_are_quantized_once_for_all_converters_and_anew_for_other_weights(
@@ -49,12 +51,13 @@ def test_layers_are_quantized_once_for_all_converters_and_anew_for_other_weights
         return apply(self, program, job)
 
     monkeypatch.setattr(QuantizePass, "apply", noted)
-    shared, notes = evaluator_of(small_trunk), list[list[str]]()
+    shared, *others = evaluators_of(small_trunk, 1 + len(points))
+    notes = list[list[str]]()
     text, video = shared.text[:32], shared.video[:32]
-    for settings in points:
+    for settings, single in zip(points, others, strict=True):
         said: list[str] = []
         found = Simulator(shared.compiled(settings, said.append)).scores(text, video)
-        alone = evaluator_of(small_trunk).compiled(settings, silent)
+        alone = single.compiled(settings, silent)
         assert np.array_equal(found, Simulator(alone).scores(text, video))
         notes.append(said)
     assert len(quantized) == 3 + len(points)  # the evaluators of single points quantize too

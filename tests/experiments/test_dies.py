@@ -143,6 +143,7 @@ def test_a_target_brings_its_own_corners(sweep_small: RunSweep, tmp_path: Path) 
         run(tmp_path / "no", corners=["ff"])
 
 
+@pytest.mark.thorough("a sweep of dies more")
 def test_redundant_columns_are_priced_in_their_row(sweep_small: RunSweep, tmp_path: Path) -> None:
     found = sweep_small(tmp_path / "s", {"redundant_columns": [0, 64]})
     none, half = found.rows()

@@ -372,19 +372,14 @@ def test_weights_err_more_on_rows_that_did_not_round_them(search: BitSolver) -> 
     start, rows = replace(search.start, settings=settings), search.rows
     seen, unseen = (replace(rows, text=rows.text[k::2], video=rows.video[k::2]) for k in (0, 1))
     job = replace(search.whole.job, text=seen.text, video=seen.video)
+    squares = [
+        BitSolver(search.model, start, (part, part), LeastError(), (job, job)).given.squares
+        for part in (seen, unseen)
+    ]
     growth = {}
     for key in ("weight_bits", "activation_bits"):
-        sums = [
-            sum(
-                square
-                for width, square in BitSolver(
-                    search.model, start, (part, part), LeastError(), (job, job)
-                ).given.squares.items()
-                if width.key == key
-            )
-            for part in (seen, unseen)
-        ]
-        growth[key] = sums[1] / sums[0]
+        before, after = (sum(v for width, v in one.items() if width.key == key) for one in squares)
+        growth[key] = after / before
     assert growth["weight_bits"] > 1.25 * growth["activation_bits"]
 
 

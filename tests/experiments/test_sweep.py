@@ -225,6 +225,7 @@ def test_a_killed_sweep_goes_on_where_it_was(
     assert {file: file.read_bytes() for file in kept} == kept
 
 
+@pytest.mark.thorough("the command's own test is in the first tier")
 def test_failed_points_are_told_and_the_others_go_on(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +360,7 @@ def test_dies_are_drawn_where_there_is_noise(sweep_small: RunSweep, tmp_path: Pa
     assert other.outcomes[1].dies != noisy.dies
 
 
+@pytest.mark.thorough("a sweep more")
 def test_a_time_that_a_noise_does_not_know_is_a_note(sweep_small: RunSweep, tmp_path: Path) -> None:
     grid = {"target": ["neurram-rram-130nm"]}
     found = sweep_small(tmp_path / "s", grid, trials=1, times=["7y"])
@@ -400,6 +402,7 @@ def alone(files: DemoFiles, labelled: bool) -> dict[str, Any]:
     return values | ({"labels": np.tile(np.arange(len(rows)), 2)} if labelled else {})
 
 
+@pytest.mark.thorough("a sweep more; reports of such items are in the first tier")
 def test_items_of_one_modality_do_not_find_themselves(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

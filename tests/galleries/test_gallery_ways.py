@@ -205,6 +205,7 @@ def test_the_list_that_holds_enough_is_the_shortest(bundle: Path, small_trunk: D
     assert False in short
 
 
+@pytest.mark.thorough("one length stands for the others", quick=("25-1000",))
 @pytest.mark.parametrize(("length", "gallery"), [(1, 40), (25, 1000)])
 def test_what_a_short_list_finds_is_what_a_programmed_bundle_answers(
     small_trunk: DemoFiles, tmp_path: Path, length: int, gallery: int

@@ -130,6 +130,7 @@ def test_a_hybrid_bundle_keeps_more_queries(hybrid: SimpleNamespace) -> None:
     assert len(bundle.queries["text.mu"]) == min(rows, 512)
 
 
+@pytest.mark.thorough("a gallery more")
 def test_few_bits_are_programmed_and_lose_no_bit_between_machines(
     hybrid: SimpleNamespace, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def whole(small_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough("every part; two are in the first tier", quick=("c]", "taps"))
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_parts_have_the_files_of_a_whole_hand_off(
     kind: str, whole: Path, small_bundle: Path, tmp_path: Path

@@ -88,6 +88,7 @@ def test_the_reference_bundle_is_read(reader: Path, read: Reading, reference: Pa
     assert_nothing_differs(*read(reference, reader))
 
 
+@pytest.mark.thorough("a copy of a hand-off for a sentence")
 def test_the_example_refuses_other_arrays(
     handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:

@@ -154,7 +154,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 
 @pytest.mark.thorough(
     "more circuits and faults; each simulator has one in the first tier",
-    quick=("4-bit", "several arrays", "digital", "leak"),
+    quick=("several arrays", "digital", "leak"),
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bench_that_reads_files_alone_sees_every_tap(
@@ -185,6 +185,7 @@ SIGNED = {
 }
 
 
+@pytest.mark.thorough("the other place of pairs; one is in the first tier", quick=("columns",))
 @pytest.mark.parametrize("pairs", SIGNED)
 def test_lanes_have_the_order_of_the_target(
     pairs: str, small_trunk: DemoFiles, tmp_path: Path

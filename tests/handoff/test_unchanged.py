@@ -28,6 +28,9 @@ def folder(handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path) -> Path
     return handoff_of_kind(PLAIN, tmp_path)
 
 
+@pytest.mark.thorough(
+    "each kind of file; some are in the first tier", quick=("cells", "tb_array", "files.sha256")
+)
 @pytest.mark.parametrize(
     "file",
     [

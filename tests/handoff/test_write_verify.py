@@ -84,6 +84,7 @@ def test_the_bench_programs_every_cell_before_it_reads(handoff: Path) -> None:
     assert sum(bench.differing.values()) == 0
 
 
+@pytest.mark.thorough("a bench more; one that programs every cell is in the first tier")
 def test_a_cell_that_does_not_reach_its_target_is_named(
     narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:

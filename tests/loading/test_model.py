@@ -318,6 +318,7 @@ def test_an_exported_two_branch_model_keeps_its_residual_and_norm(
     np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
 
 
+@pytest.mark.thorough("the newer exporter is in the first tier by onnx/test_architectures.py")
 def test_the_newer_exporter_of_torch(tmp_path: Path, trunks: TwoTower) -> None:
     pytest.importorskip("onnxscript")
     torch.onnx.export(

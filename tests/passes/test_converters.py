@@ -205,6 +205,9 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
                 assert scatter(replace(fitted, references=others), x) >= least * 0.9999
 
 
+@pytest.mark.thorough(
+    "each form of a layer; some are in the first tier", quick=("plain", "leak", "polarity")
+)
 @pytest.mark.parametrize("form", FORMS)
 def test_references_that_are_set_err_less(form: str) -> None:
     """The more of them can be set, the less; fixed ones are steps and offsets like any other."""
@@ -274,6 +277,7 @@ def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind
         assert set(one.offset.ravel().tolist()) <= {-32, 0, 32, 64, 96}
 
 
+@pytest.mark.thorough("one kind stands for the others", quick=("column",))
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
 def test_a_layer_has_no_more_steps_than_there_are_settings(

@@ -140,7 +140,13 @@ def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(paired, "FASTER", True)
 
 
-@pytest.mark.thorough("all modes of rounding", quick=("half-up",))
+@pytest.mark.thorough(
+    "all modes of rounding and pairs of codes; a diagonal is in the first tier",
+    quick=(
+        *("unsigned-differential-half-up", "twos-complement-offset-half-even"),
+        *("offset-offset-flip-floor", "bipolar-centred-half-up"),
+    ),
+)
 @pytest.mark.parametrize("name", [*choice.FUSED_KERNELS, "portable"])
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
@@ -372,7 +378,7 @@ def test_a_kernel_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch, nam
         assert_fast_is_readable(op, rows_for(rng, hardware, 130, 5))
 
 
-@pytest.mark.thorough("all encodings of weights", quick=("differential", "centred"))
+@pytest.mark.thorough("all encodings of weights", quick=("centred",))
 @pytest.mark.parametrize("name", [*choice.FUSED_KERNELS, "portable"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])

@@ -345,6 +345,7 @@ def qrels(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough("each loss; two are in the first tier", quick=("sampled-nce", "clip"))
 @pytest.mark.parametrize("loss", ["sampled-nce", "info-nce", "pairwise-bce", "clip", "hnac"])
 def test_it_trains_with_several_right_videos(
     data: Path, qrels: Path, tmp_path: Path, loss: str

@@ -169,6 +169,7 @@ def test_new_rows_keep_the_bounds(make_bundle: MakeBundle) -> None:
     assert 320 <= np.count_nonzero(errors <= found.random.bound) < 400
 
 
+@pytest.mark.thorough("two bundles more; the command's own test is in the first tier")
 def test_files_of_bounds_are_of_the_bundle(
     bundle: Bundle, make_bundle: MakeBundle, data: Embeddings, tmp_path: Path
 ) -> None:

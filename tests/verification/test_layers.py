@@ -205,6 +205,7 @@ def test_every_layer_is_found_with_its_converters(coarse: Bundle, data: Embeddin
     assert found == layer_findings(coarse.stages, data)
 
 
+@pytest.mark.thorough("one place of a gallery stands for the other", quick=("hybrid",))
 @pytest.mark.parametrize("mapping", ["in-memory", "hybrid"])
 def test_products_with_a_gallery_in_the_memory(
     mapping: str, make_bundle: MakeBundle, tmp_path: Path

@@ -202,6 +202,7 @@ def test_without_a_and_b_drift_is_against_the_polynomial(
     assert any("a and b are not known" in note for note in report.notes)
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Embeddings) -> None:
     # p at the right pairs' distances, straight down to nothing where the wrong ones are.
     straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
@@ -214,6 +215,7 @@ def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Emb
     assert report.drift.scatter.standard_error < 0.25
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embeddings) -> None:
     constant = replace(POLYNOMIAL, coeff=(0.0,) * 5)
     report = verify_bundle(make_bundle("constant", constant), data)
@@ -266,6 +268,7 @@ def test_a_fit_on_raw_features_is_blamed_on_the_surrogate(make_bundle: MakeBundl
     assert report.causes.advice[0].startswith("fit another polynomial")
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     make_bundle: MakeBundle, data: Embeddings
 ) -> None:
@@ -468,6 +471,7 @@ def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     assert any("mAP and nDCG go by pairs" in note for note in report.notes)
 
 
+@pytest.mark.thorough("a report of other rows; labels and texts are in the first tier")
 def test_judgements_say_what_is_right(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,7 @@ def test_the_pairs_that_are_measured() -> None:
     assert [index.tolist() for index in subset(unknown, 3)] == [[0, 1, 2], [0, 1, 2]]
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_score_in_the_memory_is_measured_in_its_digital_form(
     make_bundle: MakeBundle, data: Embeddings, tmp_path: Path
 ) -> None:

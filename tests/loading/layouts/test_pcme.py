@@ -153,6 +153,7 @@ def test_the_towers_are_torchs_for_as_many_tokens_as_rows_have(saved: Saved, tok
         require_same(tower.run({"x": x.astype(np.float64)}), wanted(modality, x))
 
 
+@pytest.mark.thorough("the same of another layout is in the first tier")
 def test_what_is_compiled_is_the_same_to_the_last_bit(saved: Saved) -> None:
     compiled = api.prepare(saved(state()), calibration=rows(), target="isaac-rram-128", **CSD)
     require_one_result(compiled, rows())

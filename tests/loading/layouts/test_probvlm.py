@@ -167,6 +167,7 @@ def test_a_polynomial_takes_both_statistics(tmp_path: Path) -> None:
     assert np.abs(found - wanted).max() <= 1e-5 * np.ptp(wanted)
 
 
+@pytest.mark.thorough("each head; two are in the first tier", quick=("probcosine", "pcme-poly"))
 @pytest.mark.parametrize(
     "options",
     [

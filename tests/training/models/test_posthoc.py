@@ -118,6 +118,7 @@ def scores_of(rows: dict[str, np.ndarray], run: Any, bundle: Any) -> Any:
     return cimtool.evaluate(rows, run.model, bundle.folder, resamples=2).scores[:2]
 
 
+@pytest.mark.thorough("the command line's own test is in the first tier")
 def test_it_compiles_and_keeps_its_ranks(tmp_path: Path) -> None:
     rows = near(200)
     run = cimtool.train(rows, tmp_path / "run", model="posthoc", epochs=2, learning_rate=0.02)
@@ -167,6 +168,7 @@ def test_a_posterior_has_the_variance_of_its_factors_and_a_sigmoid_for_rows_left
     assert run.remarks == ()
 
 
+@pytest.mark.thorough("a training more")
 def test_rows_keep_their_ranks_under_a_head_of_points(tmp_path: Path) -> None:
     rows, unseen = near(400), near(300, seed=1)
     run = cimtool.train(rows, tmp_path / "run", model="posthoc", options=POSTERIOR)
@@ -262,7 +264,7 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.thorough("every head that takes a variance", quick=("csd-isaac", "probcosine-isaac"))
+@pytest.mark.thorough("every head that takes a variance", quick=("probcosine-isaac",))
 @pytest.mark.parametrize("target", ["isaac-rram-128", "hermes-pcm-14nm", "ideal"])
 @pytest.mark.parametrize("head", HEADS)
 def test_a_posterior_is_the_same_in_all_implementations(
