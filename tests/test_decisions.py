@@ -181,6 +181,8 @@ def right_answers(report: Report, gain: float | None, told: str) -> set[str]:
     # Of lists R@1 is not measured here: the digital way answers if it is surely cheaper itself.
     known = all(cheaper(own, other) for other in others) if less else built == [own]
     finds_less = told == "WORSE" if gain is None else gain < -NEAR
+    if more and finds_less:  # a list finds no more than the scores do
+        return {"does not pay"}
     finds_more = told == "better" if gain is None else gain > NEAR
     if less:
         return {"pays"} if known and finds_more else {"less"}

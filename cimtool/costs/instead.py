@@ -115,29 +115,32 @@ def cheapest_sentences(ways: tuple[GalleryWay, ...], among: str) -> list[Sentenc
     if rival is None:
         answer = PAYS[tone] if all(one.r1 for one in least) or not tone else UNMEASURED[tone]
         energy = least[0].energy_pj.full_text(ENERGIES)
-        said = f'{answer.format(among)}: "{least[0].way}" takes {energy}.'
-        return [Sentence(said, "verdict", TONES.get(answer, ""))]
+        alone = f'{answer.format(among)}: "{least[0].way}" takes {energy}.'
+        return [Sentence(alone, "verdict", TONES.get(answer, ""))]
     if tone == "good" and any(finds_more(one, rival) is None for one in least):
         least = _measured(ways) or least
-    answer = _answer(tone, [*least, rival])
+    answer = _answer(tone, [*least, rival], ways)
     # One that is surely cheaper than the other side shows the answer.
     shown = least if tone else least[:1]
     against, ratio = max(_multiples(rival, shown), key=lambda one: one[1].low)
     compared = f'"{rival.way}" takes {times_text(ratio)} the energy of "{against.way}"'
-    said = f"{answer.format(among)}: {compared}."
-    less_known = f"Least known is the energy of {least_known_price(rival, against)}."
-    open_ = answer == PAYS[""]
-    return [
-        Sentence(said, "verdict", TONES.get(answer, "")),
-        *([Note(less_known)] if open_ else []),
-    ]
+    said = Sentence(f"{answer.format(among)}: {compared}.", "verdict", TONES.get(answer, ""))
+    if answer != PAYS[""]:
+        return [said]
+    return [said, Note(f"Least known is the energy of {least_known_price(rival, against)}.")]
 
 
-def _answer(tone: Tone, compared: Sequence[GalleryWay]) -> str:
-    """The answer of `tone` by energy, with what the compiled model finds more than the others."""
+def _answer(tone: Tone, compared: Sequence[GalleryWay], ways: Sequence[GalleryWay]) -> str:
+    """The answer of `tone` by energy, with what the compiled model finds more than the others.
+
+    A way in BUILT that is not measured is taken to find less where another of `ways` does, whose
+    scores it only lists.
+    """
     built = [one for one in compared if one.kind in BUILT]
     others = [one for one in compared if one.kind not in BUILT]
-    found = [finds_more(one, other) for one in built for other in others]
+    found = [
+        finds_more(one, other) or _loss_of_scores(ways, other) for one in built for other in others
+    ]
     gains = [one for one in found if one is not None]
     if len(gains) < len(found):
         return UNMEASURED.get(tone, PAYS[tone])
@@ -149,6 +152,12 @@ def _answer(tone: Tone, compared: Sequence[GalleryWay]) -> str:
     as_many = all(one.low >= -MARGIN for one in gains)
     no_more = all(one.high <= MARGIN for one in gains)
     return (PAYS if (as_many, no_more)[tone == "bad"] else NOT_SHOWN)[tone]
+
+
+def _loss_of_scores(ways: Sequence[GalleryWay], other: GalleryWay) -> Change | None:
+    """The gain of the measured way in BUILT if it finds less than the `other`, else None."""
+    known = (finds_more(one, other) for one in ways if one.kind in BUILT)
+    return next((gain for gain in known if gain is not None and gain.high < 0), None)
 
 
 def _measured(ways: Sequence[GalleryWay]) -> tuple[GalleryWay, ...]:

@@ -276,7 +276,7 @@ def _columns(found: TrainingGrid) -> Iterator[RowColumn]:
             )
             headings["limit_without_log"] = (
                 "without\nlog(n - 1)",
-                "(wrong - right) / tau, as the document has it that derives it",
+                "(wrong - right) / tau, as in the source's derivation",
             )
         for name, (heading, help_) in headings.items():
             column = Column(heading, four_digits, help_, essential=False)

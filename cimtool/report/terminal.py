@@ -27,8 +27,8 @@ from cimtool.report.table import BlockLevel, Column, Row, Table
 UNLIMITED = 10_000
 """More columns than any table has."""
 
-LINES = 15
-"""Lines of a first screen."""
+LINES, FEWEST_ROWS = 15, 2
+"""Lines of a first screen, and rows that its table has at least."""
 
 
 def terminal(
@@ -77,7 +77,8 @@ def _first(blocks: Iterable[Block], levels: Sequence[BlockLevel]) -> Iterator[Bl
 def fitted(document: Document, width: int, lines: int = LINES) -> Document:
     """The document with what makes its first screen longer than so many `lines` as details.
 
-    Notes go first, from the last one on, then verdicts of sections, then warnings.
+    Notes go first, from the last one on, then verdicts of sections, warnings, and rows of the table
+    behind the first two.
     """
     while len(terminal(document, width).splitlines()) > lines:
         ranks = {
@@ -99,14 +100,26 @@ def _rank(block: Block) -> int | None:
         return 1 if next(_first(block.blocks, ("verdict",)), None) is not None else None
     if isinstance(block, Note) and block.level == "shown":
         return 2 if block.warns else 0
+    if isinstance(block, Table) and block.level == "verdict":
+        return 3 if sum(row.essential for row in block.rows) > FEWEST_ROWS else None
     return None
 
 
 def _detailed(block: Block) -> Block:
-    """A note, or a section with all its sentences, as a detail."""
+    """A note or section as a detail, and the last essential row of a table."""
+    match block:
+        case Section():
+            return replace(block, blocks=tuple(map(_as_detail, block.blocks)))
+        case Table():
+            kept = [index for index, row in enumerate(block.rows) if row.essential][:-1]
+            return block.keeping(index in kept for index in range(len(block.rows)))
+    return _as_detail(block)
+
+
+def _as_detail(block: Block) -> Block:
     if isinstance(block, Section):
-        return replace(block, blocks=tuple(_detailed(one) for one in block.blocks))
-    return replace(block, level="detail") if isinstance(block, Sentence) else block
+        return _detailed(block)
+    return replace(block, level="detail")
 
 
 def left_out(document: Document, width: int) -> str:
@@ -119,7 +132,7 @@ def left_out(document: Document, width: int) -> str:
     cut = any(is_narrowed(one, width) or not all(r.essential for r in one.rows) for one in tables)
     parts_left = {
         counted(warnings, "warning"): warnings,
-        "a table" if others == 1 else f"{others} tables and sections": others,
+        counted(others, "section"): others,
         counted(len(said) - warnings, "note"): len(said) - warnings,
         "all rows and columns": cut,
     }

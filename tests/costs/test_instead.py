@@ -310,3 +310,24 @@ def test_no_leading_figure_has_zero_width(small_bundle: Path) -> None:
                 assert figure.high is not None
                 assert figure.low < figure.high, one.way
                 assert figure.low <= figure.value <= figure.high
+
+
+@pytest.mark.parametrize(
+    ("energies", "answer"),
+    [
+        (LESS, "Compute-in-memory takes less energy among 7 items, and finds less"),
+        (MORE, "Compute-in-memory does not pay among 7 items: "),
+        (OPEN, "Compute-in-memory does not pay among 7 items, where it finds less"),
+    ],
+)
+def test_a_list_that_is_not_measured_finds_no_more_than_scores_that_find_less(
+    energies: tuple[int, int], answer: str
+) -> None:
+    raw, listed = energies
+    ways = (
+        way("raw rows", raw, 2),
+        way("digital", 5000, gain=Change(-0.2, -0.3, -0.1)),
+        replace(way("shortlist", listed, place="array"), r1=None, gain=None),
+    )
+    said, *_ = cheapest_sentences(ways, "7 items")
+    assert said.text.startswith(answer)

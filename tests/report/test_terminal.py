@@ -1,6 +1,7 @@
 """The first screen of a document in a terminal."""
 
 from cimtool.report.document import Document, Note, Section, Sentence
+from cimtool.report.table import Column, make_table
 from cimtool.report.terminal import fitted, left_out, terminal
 
 
@@ -15,9 +16,17 @@ def test_what_makes_a_first_screen_too_long_is_left_to_the_rest() -> None:
         return terminal(found, 80).splitlines()[4:], left_out(found, 80)
 
     warned, said = "* warning: the rows clip", "* a remark"
-    assert lines(9) == (["Why? the inputs", warned, warned, said, said], "a table")
-    assert lines(8) == (["Why? the inputs", warned, warned, said], "a table, 1 note")
-    assert lines(7) == (["Why? the inputs", warned, warned], "a table, 2 notes")
-    assert lines(6) == ([warned, warned], "a table, 2 notes")
-    assert lines(5) == ([warned], "1 warning, a table, 2 notes")
-    assert lines(4) == lines(1) == ([], "2 warnings, a table, 2 notes")
+    assert lines(9) == (["Why? the inputs", warned, warned, said, said], "1 section")
+    assert lines(8) == (["Why? the inputs", warned, warned, said], "1 section, 1 note")
+    assert lines(7) == (["Why? the inputs", warned, warned], "1 section, 2 notes")
+    assert lines(6) == ([warned, warned], "1 section, 2 notes")
+    assert lines(5) == ([warned], "1 warning, 1 section, 2 notes")
+    assert lines(4) == lines(1) == ([], "2 warnings, 1 section, 2 notes")
+
+
+def test_a_table_keeps_two_rows_and_one_in_a_section_goes_whole() -> None:
+    rows = make_table("", [Column("figure"), Column("value")], [(name, 1) for name in "abcd"])
+    table = rows.named("rows", "verdict")
+    inside = Section("Why?", (Section("", (table,)), Sentence("the inputs", "verdict")))
+    found = fitted(Document("title", (inside, table)), 80, 1)
+    assert terminal(found, 80).splitlines()[3:] == [" a       1", " b       1"]

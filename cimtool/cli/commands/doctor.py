@@ -7,6 +7,7 @@ import click
 from cimtool.base.errors import CheckFailed
 from cimtool.cli.group import Command
 from cimtool.cli.output import Output
+from cimtool.report.document import Verbatim
 from cimtool.verification.doctor import examine
 
 
@@ -27,6 +28,7 @@ def command(out: Output, warm: bool) -> None:
     compile, simulate and verify for all targets, in parallel.
     """
     found = examine(warm, out.say)
-    out.result(found.document())
+    next_ = () if found.failures else (Verbatim("next: cimtool init"),)
+    out.result(found.document().plus(*next_))
     if found.failures:
         raise CheckFailed(f"cimtool does not work here: {found.failures[0]}")

@@ -31,15 +31,19 @@ def command(out: Output, options: VerifyOptions) -> None:
     written += [Path(options.junit)] if options.junit else []
     with failures_shown(out, written):
         found = api.verify(**vars(options), say=out.say)
-    print_report(out, found, written, _next(options))
+    print_report(out, found, written, *_next(options, found))
 
 
-def _next(options: VerifyOptions) -> str:
-    """The command on the gallery that will be searched, or the hand-off if its size is known."""
+def _next(options: VerifyOptions, found: Report) -> Iterator[str]:
+    """The command on the gallery that will be searched; if its size is known, the hand-off.
+
+    The hand-off only if nothing was found to be as good.
+    """
     bundle = shlex.quote(str(options.bundle))
     if options.gallery is None:
-        return f"cimtool cost {bundle} --gallery N"
-    return f"cimtool export {bundle} --format handoff"
+        yield f"cimtool cost {bundle} --gallery N"
+    elif found.drift.worth.tone == "good":
+        yield f"cimtool export {bundle} --format handoff -o {bundle}-handoff"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from cimtool.cli.output import Output, json_text
 from cimtool.cli.records import record_command
 from cimtool.costs import api
 from cimtool.costs.bundle_cost import BundleCost, CostOptions
-from cimtool.costs.instead import by_size_text
+from cimtool.costs.instead import by_size_text, verdict
 from cimtool.costs.instead_picture import instead_svg
 from cimtool.costs.render import document
 
@@ -52,14 +52,15 @@ def command(out: Output, options: CostOptions, folder: CostPlace) -> None:
     sizes = instead_svg(found, name, by_size_text(found))
     contents = (json_text(shown.values()) + "\n", *pictures, sizes)
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
-    out.result(shown.wrote(replace_texts(output, texts, "the cost"), _next(found, bundle)))
+    out.result(shown.wrote(replace_texts(output, texts, "the cost"), *_next(found, bundle)))
 
 
-def _next(found: BundleCost, bundle: Path) -> str:
-    """The command that measures R@1 of the ways if it is not known, else the hand-off."""
+def _next(found: BundleCost, bundle: Path) -> Iterator[str]:
+    """The command that measures R@1 of the ways if it is not known, and the hand-off if it pays."""
     name = shlex.quote(str(bundle))
     if found.gallery is None:
-        return f"cimtool cost {name} --gallery N"
-    if found.accuracy is None:
-        return f"cimtool cost {name} --gallery {found.gallery} --data NPZ"
-    return f"cimtool export {name} --format handoff"
+        yield f"cimtool cost {name} --gallery N"
+    elif found.accuracy is None:
+        yield f"cimtool cost {name} --gallery {found.gallery} --data NPZ"
+    elif any(one.tone == "good" for one in verdict(found)):
+        yield f"cimtool export {name} --format handoff -o {name}-handoff"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.galleries import api
 from cimtool.galleries.options import EncodeOptions
+from cimtool.report.document import Verbatim
 
 
 @record_command(EncodeOptions)
@@ -25,4 +27,6 @@ def command(out: Output, options: EncodeOptions) -> None:
         "shards": len(found.shards),
         "bytes": sum(shard.file.stat().st_size for shard in found.shards),
     }
-    out.result(replace(found.document(), values=lambda: values))
+    bundle, gallery = (shlex.quote(str(one)) for one in (options.bundle, options.output))
+    next_ = Verbatim(f"next: cimtool search {bundle} --gallery {gallery} --queries NPZ")
+    out.result(replace(found.document().plus(next_), values=lambda: values))
