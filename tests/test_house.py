@@ -24,6 +24,7 @@ from house import (
     imports,
     imports_of,
     library,
+    nodes,
     tree,
 )
 
@@ -184,7 +185,7 @@ COMMAND_LINE = re.compile(r"(cimtool|hf) [a-z]+[^`)]*")
 
 
 def texts(file: str) -> Iterator[str]:
-    for node in ast.walk(tree(ROOT / file)):
+    for node in nodes(ROOT / file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -204,7 +205,7 @@ ARGUMENT_ERROR = ast.dump(ast.parse("ArgumentError", mode="eval").body)
 def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_value(
     file: str,
 ) -> None:
-    for node in ast.walk(tree(ROOT / file)):
+    for node in nodes(ROOT / file):
         if isinstance(node, ast.Call) and ast.dump(node.func) == ARGUMENT_ERROR:
             template, *values = node.args
             assert isinstance(template, ast.Constant), ast.unparse(node)
@@ -272,7 +273,7 @@ TAKES_APART = {
 
 
 def takes_apart(file: str) -> list[str]:
-    calls = (n for n in ast.walk(tree(ROOT / file)) if isinstance(n, ast.Call))
+    calls = (n for n in nodes(ROOT / file) if isinstance(n, ast.Call))
     functions = (call.func for call in calls if isinstance(call.func, ast.Attribute))
     return [
         ast.unparse(function)
@@ -324,7 +325,7 @@ OPENS = {"read_text", "read_bytes", "open"}
 def takes_in(file: str) -> list[str]:
     """The calls of a module that take in a file's content; resources of the package are none."""
     found = []
-    for call in (node for node in ast.walk(tree(ROOT / file)) if isinstance(node, ast.Call)):
+    for call in (node for node in nodes(ROOT / file) if isinstance(node, ast.Call)):
         name = ast.unparse(call.func)
         by_path = name.rpartition(".")[2] in OPENS and not re.search(r"\bfiles\(", name)
         writes = any(ast.unparse(one).strip("'")[:1] in ("w", "x", "a") for one in call.args[:1])
@@ -345,7 +346,7 @@ QUESTION = re.compile(r"(What|Whether|How|Which|Where|Who|When|Why)\b")
 
 def docstrings(file: Path) -> Iterator[str]:
     """The docstrings of a module, its classes, functions, constants and fields."""
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             texts = (one.value for one in node.body if isinstance(one, ast.Expr))
             yield from (one.value for one in texts if isinstance(one, ast.Constant))
@@ -383,7 +384,7 @@ BY_POSITION_STILL = {
 
 
 def functions(file: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree(ROOT / file)) if isinstance(node, ast.FunctionDef)]
+    return [node for node in nodes(ROOT / file) if isinstance(node, ast.FunctionDef)]
 
 
 def compiled(function: ast.FunctionDef) -> bool:
@@ -408,7 +409,7 @@ def test_no_call_passes_more_than_seven_arguments_by_position() -> None:
     long: dict[str, list[str]] = {}
     for file in MODULES:
         within = {id(node) for one in functions(file) if compiled(one) for node in ast.walk(one)}
-        for call in ast.walk(tree(ROOT / file)):
+        for call in nodes(ROOT / file):
             if isinstance(call, ast.Call) and len(call.args) > MOST_ARGUMENTS:
                 name = ast.unparse(call.func).rpartition(".")[2]
                 if id(call) not in within and name not in kernels | any_number:

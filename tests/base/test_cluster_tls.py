@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dask
-import distributed  # noqa: F401  (dask.config.set puts back what was there: its defaults too)
 import pytest
 from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 
@@ -20,6 +19,12 @@ from cimtool.experiments.commands.sweep import command as sweep
 from cimtool.galleries.commands.search import command as search
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _defaults() -> None:
+    """Those of `distributed` are there before `dask.config.set`, which puts back what was there."""
+    import distributed  # noqa: F401
 
 
 def openssl(*arguments: object) -> None:

@@ -301,6 +301,10 @@ class Stopped(BaseException):
     """As Ctrl-C."""
 
 
+@pytest.mark.thorough(
+    "a failure at each file; a diagonal is in the first tier",
+    quick=("True-full-0", "True-stopped-4", "False-stopped-2", "False-full-8"),
+)
 @pytest.mark.parametrize("nth", range(9))
 @pytest.mark.parametrize("failure", [OSError(28, "full"), Stopped()], ids=["full", "stopped"])
 @pytest.mark.parametrize("earlier", [False, True])

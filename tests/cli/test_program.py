@@ -172,6 +172,7 @@ def test_inspect_names_the_gallery(
     assert found["ledger"]["cells_written"] == 7680
 
 
+@pytest.mark.thorough("the library's own changes and a snapshot are in the first tier")
 def test_a_gallery_is_changed_in_place(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

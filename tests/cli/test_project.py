@@ -498,6 +498,7 @@ def test_a_changed_key_redoes_only_what_depends_on_it(again: Path, cimtool: Cimt
     assert steps_done(cimtool) == ["cost"]
 
 
+@pytest.mark.thorough("a run of a project more")
 def test_another_folder_of_the_report_compiles_nothing(again: Path, cimtool: Cimtool) -> None:
     change(again, 'report = "report"', 'report = "elsewhere"')
     assert steps_done(cimtool) == ["verify", "cost"]

@@ -311,6 +311,7 @@ def test_files_of_an_earlier_grid_and_budget_go(sweep_small: RunSweep, tmp_path:
     assert {file.name for file in tmp_path.glob("results.*")} == {"results.json", "results.parquet"}
 
 
+@pytest.mark.thorough("a sweep more")
 def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path) -> None:
     grid = {"array": ["64x64", "128x128"]}
     found = sweep_small(tmp_path, grid, target="ideal", budget={"logit_rmse": 100.0})

@@ -377,6 +377,7 @@ def test_a_leaking_design_exports_as_well(small_trunk: DemoFiles, tmp_path: Path
     np.testing.assert_array_equal(found["video.logvar.layer_sum"], op.run(x))
 
 
+@pytest.mark.thorough("a bundle more")
 def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
     files = with_ranges_apart(narrow_trunk, tmp_path)
     bundle = api.compile(

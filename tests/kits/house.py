@@ -49,6 +49,12 @@ def tree(file: Path) -> ast.Module:
 
 
 @cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file, for all tests: to walk through the package takes seconds too."""
+    return tuple(ast.walk(tree(file)))
+
+
+@cache
 def imports(file: str) -> list[Import]:
     """All imports of a file, late ones inside functions too."""
     return list(imports_of(tree(ROOT / file), Path(file).parent.parts, typing=False))

@@ -271,6 +271,7 @@ def test_a_run_is_read_as_checkpoints_of_others_are(tmp_path: Path) -> None:
         train(tmp_path)
 
 
+@pytest.mark.thorough("a run of very many epochs")
 def test_a_run_of_as_many_epochs_as_there_may_be_goes_on(tmp_path: Path) -> None:
     last = train(tmp_path).folder / "last.pth"
     content = torch.load(last, weights_only=True)

@@ -810,6 +810,7 @@ class NormedHead(nn.Module):
         return self.mu(x), self.logvar(x)
 
 
+@pytest.mark.thorough("a bundle and a report of rare ranges")
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_variances_whose_product_may_be_beyond_float64_are_compiled_and_verified(
     polynomial: Polynomial, tmp_path: Path

@@ -128,6 +128,7 @@ def test_a_trunk_that_overfits_is_not_kept(
     assert kept["a"] == own["a"]
 
 
+@pytest.mark.thorough("a training more")
 def test_a_trunk_that_learns_more_is_kept(tmp_path: Path) -> None:
     rows = even_rows(600)
     linear = cimtool.train(rows, tmp_path / "linear", model="linear")
