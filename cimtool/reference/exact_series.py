@@ -67,7 +67,7 @@ def series_of(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, widest: float,
     power: FloatArray, most: int,
 ) -> Series:  # fmt: skip
-    """The shortest series, of `most` orders, that is likely accurate enough; `power` is overwritten.
+    """The shortest series of `most` orders that is likely accurate enough; `power` is overwritten.
 
     `square` is delta^2 [d]. The largest value of `s` [d] is `widest`, above 0.
     """

@@ -92,7 +92,7 @@ class ReportSection(Named):
 
 
 def prepare_sections(bundle: Bundle, samples: int, items: int) -> dict[str, Any]:
-    """What sections prepare, by name."""
+    """Values that sections prepare, by name."""
     known = sorted(ReportSection.every().items())
     return {name: kind.prepare(bundle, samples, items) for name, kind in known}
 
