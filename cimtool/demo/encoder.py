@@ -18,7 +18,7 @@ import onnxruntime
 
 from cimtool.base.arrays import Array
 from cimtool.base.files import sha256
-from cimtool.base.threads import thread_count
+from cimtool.base.threads import side_by_side
 from cimtool.demo.wordpiece import WordPiece
 
 NAME = "all-MiniLM-L6-v2 (int8)"
@@ -69,7 +69,7 @@ class Encoder:
             model = json.loads(archive.read("tokenizer.json"))["model"]
         self.tokens = WordPiece(model["vocab"])
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = thread_count()
+        options.intra_op_num_threads = 1  # batches are encoded side by side
         self.session = onnxruntime.InferenceSession(
             files.weights, options, providers=["CPUExecutionProvider"]
         )
@@ -78,19 +78,21 @@ class Encoder:
         """Encode texts, each by its first `most` tokens, to float32 rows [n, 384]."""
         numbers = [self.tokens.numbers(text, most) for text in texts]
         order = sorted(range(len(texts)), key=lambda i: len(numbers[i]))  # little padding
-        parts = []
-        for start in range(0, len(order), BATCH):
-            chosen = [numbers[i] for i in order[start : start + BATCH]]
-            ids = np.zeros((len(chosen), max(map(len, chosen))), np.int64)
-            there = np.zeros_like(ids)
-            for row, one in enumerate(chosen):
-                ids[row, : len(one)] = one
-                there[row, : len(one)] = 1
-            given = {"input_ids": ids, "attention_mask": there}
-            given["token_type_ids"] = np.zeros_like(ids)
-            states = self.session.run(None, given)[0]
-            parts.append(np.einsum("nld,nl->nd", states, there) / there.sum(1, keepdims=True))
+        batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+        parts = side_by_side(lambda batch: self._means([numbers[i] for i in batch]), batches)
         found = np.empty((len(texts), parts[0].shape[1]), np.float32)
         found[order] = np.concatenate(parts)
         unit: Array = found / np.linalg.norm(found, axis=1, keepdims=True)
         return unit
+
+    def _means(self, chosen: Sequence[Sequence[int]]) -> Array:
+        """The mean over the tokens of each of a batch of texts."""
+        ids = np.zeros((len(chosen), max(map(len, chosen))), np.int64)
+        there = np.zeros_like(ids)
+        for row, one in enumerate(chosen):
+            ids[row, : len(one)] = one
+            there[row, : len(one)] = 1
+        given = {"input_ids": ids, "attention_mask": there, "token_type_ids": np.zeros_like(ids)}
+        states = self.session.run(None, given)[0]
+        means: Array = np.einsum("nld,nl->nd", states, there) / there.sum(1, keepdims=True)
+        return means

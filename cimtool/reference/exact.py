@@ -40,9 +40,16 @@ class OutOfReach(CimError):
 
 
 def exact(
-    text: Gaussians, video: Gaussians, a: float, b: float, say: Say = silent
+    text: Gaussians,
+    video: Gaussians,
+    a: float,
+    b: float,
+    say: Say = silent,
+    close: bool = True,
 ) -> MatchProbabilities:
     """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
+
+    Unless they are to be `close`, logarithms may be 1e-12 off, in three quarters of the time.
 
     Raises CimError if a is not above 0, a or b is not finite, the two have different d, a mean or
     variance is not finite, or a pair's probability is not reached.
@@ -54,7 +61,7 @@ def exact(
     width = max(_NEAR // max(text.d, 1), 1)
     n, m = len(text), len(video)
     log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
-    of_pairs, countdown = pair_probabilities(text, video, a, b), Countdown(say)
+    of_pairs, countdown = pair_probabilities(text, video, a, b, close), Countdown(say)
     for block in blocks(n, _BLOCK // max(m, 1)):
         texts = np.arange(block.start, block.stop)
         near = np.split(np.arange(m), range(width, m, width))  # these meet every text at a time
@@ -93,7 +100,7 @@ def log_match_probability(
 
 
 def pair_probabilities(
-    text: Gaussians, video: Gaussians, a: float, b: float
+    text: Gaussians, video: Gaussians, a: float, b: float, close: bool = True
 ) -> Callable[[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
     """Return a function from rows of texts and of videos, [n] each, to log p and log(1-p).
 
@@ -102,7 +109,7 @@ def pair_probabilities(
     arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
     _check(a, b, arrays)
     widest = _widest_of(arrays)  # once: it reads every item, and a call may have few pairs
-    return lambda i, j: _of_rows(arrays, widest, np.stack((i, i, j, j)), a, b)
+    return lambda i, j: _of_rows(arrays, widest, np.stack((i, i, j, j)), a, b, close)
 
 
 def _widest_of(arrays: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -117,6 +124,7 @@ def _of_rows(
     rows: IntArray,
     a: float,
     b: float,
+    close: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """log p and log(1-p) of pairs, given by `rows` [4, n] of mu_t, s_t, mu_v, s_v, each [.., d].
 
@@ -127,7 +135,9 @@ def _of_rows(
 
     def some(pairs: slice) -> None:
         ends = pairs.start, pairs.stop
-        log_probabilities(mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), log_p, log_1mp)
+        log_probabilities(
+            mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), close, log_p, log_1mp
+        )
 
     with np.errstate(over="ignore"):
         of_pairs = a * (widest[0][rows[1]] + widest[1][rows[3]])

@@ -27,6 +27,7 @@ from cimtool.reference.elementary import cosines, exponentials
 from cimtool.reference.exact_series import (
     DOUBT,
     LIKELY,
+    MORE_ORDERS,
     MOST_ORDERS,
     Series,
     along,
@@ -61,7 +62,7 @@ The error falls as exp(-const / step) or faster, so the later result's error is 
 """
 
 SERIES_AGREEMENT = 1e-8
-"""The same if a series is accurate enough: variances are small, and the error falls faster."""
+"""The same of a series for results that may be a little off: the error falls faster there."""
 
 EQUAL = 1e-13
 """Two results are equal if they differ by less than this share of the terms beside them."""
@@ -88,23 +89,12 @@ T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX, FALL, SINE, ROOM
 )
 
 
-class Room(NamedTuple):
-    """Arrays that every pair overwrites, for compiled code: allocating them takes long.
-
-    `dimensions` [2, d], the `orders` of a series, `nodes` and `values` of a line.
-    """
-
-    dimensions: FloatArray
-    orders: FloatArray
-    nodes: FloatArray
-    values: FloatArray
-
-
 class Pair(NamedTuple):
     """One side's question about a pair, for compiled code.
 
-    `square` = delta^2 [d], `s` [d] and its largest value `widest`; `room` is overwritten.
-    `series` has terms if it replaces the sums over dimensions.
+    `square` = delta^2 [d], `s` [d] and its largest value `widest`; `room` [2, d] is overwritten.
+    `series` has terms if it replaces the sums over dimensions. Halving the step of a line changes
+    it by less than `agreement`.
     """
 
     side: float
@@ -113,30 +103,26 @@ class Pair(NamedTuple):
     square: FloatArray
     s: FloatArray
     widest: float
-    room: Room
+    room: FloatArray
     series: Series
-
-
-@jit_summand
-def room_of(d: int) -> Room:
-    """Room for pairs of `d` dimensions."""
-    orders, nodes = np.empty((2, MOST_ORDERS)), np.empty(ROWS * MOST_LANES)
-    return Room(np.empty((2, d)), orders, nodes, np.empty((3, MOST_LANES)))
+    agreement: float = AGREEMENT
 
 
 @jit_sums
 def log_probabilities(
     mu_t: FloatArray, s_t: FloatArray, mu_v: FloatArray, s_v: FloatArray, rows: IntArray,
-    start: int, stop: int, a: float, b: float, log_p: FloatArray, log_1mp: FloatArray,
+    start: int, stop: int, a: float, b: float, close: bool, log_p: FloatArray,
+    log_1mp: FloatArray,
 ) -> None:  # fmt: skip
     """Write log p and log(1-p) [n] of the pairs from `start` to `stop`; NaN if not reached.
 
-    The arrays are [.., d]; `rows` [4, n] gives each pair's row in each of them.
+    The arrays are [.., d]; `rows` [4, n] gives each pair's row in each of them. Results are to the
+    last bit if `close` is set, otherwise they may be 1e-12 off, in less time.
     """
     wide_vectors()
     d = mu_t.shape[1]
     padded = max(-(-d // STEP), 1) * STEP
-    square, s, room = np.zeros(padded), np.zeros(padded), room_of(padded)
+    square, s, room = np.zeros(padded), np.zeros(padded), np.empty((2, padded))
     for pair in range(start, stop):
         t, u, v, w = rows[0, pair], rows[1, pair], rows[2, pair], rows[3, pair]
         distance = 0.0
@@ -148,7 +134,7 @@ def log_probabilities(
         # If E y < 0, the median of y is not far above 0, so p is never near 1; and vice versa. So
         # 1 minus the smaller probability loses next to no accuracy.
         side = 1.0 if b < a * distance else -1.0
-        smaller = log_expectation(side, a, b, square, s, room)
+        smaller = log_expectation(side, a, b, square, s, room, close)
         larger = math.log1p(-math.exp(smaller))
         log_p[pair] = smaller if side > 0 else larger
         log_1mp[pair] = larger if side > 0 else smaller
@@ -156,19 +142,22 @@ def log_probabilities(
 
 @jit_summand
 def log_expectation(
-    side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: Room
-) -> float:
+    side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: FloatArray,
+    close: bool,
+) -> float:  # fmt: skip
     """log E sigmoid(side (b - a D)), with `square` = delta^2 [d] and `s` [d]; NaN if not reached.
 
-    `room` is overwritten.
+    `room` [2, d] is overwritten.
     """
     widest = _largest(s)
     if widest == 0:
         y = side * (b - a * _total(square))
         return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
-    series = series_of(side, a, b, square, s, widest, room.dimensions[0], room.orders)
+    most = MOST_ORDERS if close else MORE_ORDERS
+    series = series_of(side, a, b, square, s, widest, room[0], most)
     while True:  # one call only: the compiler would inline every call
-        found = _expected(Pair(side, a, b, square, s, widest, room, series))
+        agreement = AGREEMENT if close or not len(series.terms) else SERIES_AGREEMENT
+        found = _expected(Pair(side, a, b, square, s, widest, room, series, agreement))
         if not math.isnan(found) or not len(series.terms):
             return found
         series = Series(series.terms[:0], series.around[:0], 0.0, 0.0)
@@ -286,8 +275,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
     _prepare(c, pair)
     angle, scale = math.pi * (c - pole), WIDTH * width
     beside *= math.sin(angle)
-    nodes, values = pair.room.nodes, pair.room.values
-    agreement = SERIES_AGREEMENT if len(pair.series.terms) else AGREEMENT
+    nodes, values = np.empty(ROWS * MOST_LANES), np.empty((3, MOST_LANES))
     step, length, count = FIRST_STEP, 0.0, 0
     first = int(FIRST_NODES)  # not a literal: for a literal, numba compiles all below once more
     coarse, total, doubt = 0.0, 0.0, 0.0
@@ -308,7 +296,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
         count += first
     if not doubt <= DOUBT * (abs(total) + beside):
         return math.nan
-    while not abs(total - coarse) <= max(agreement * abs(total), EQUAL * beside):
+    while not abs(total - coarse) <= max(pair.agreement * abs(total), EQUAL * beside):
         if count >= MOST_NODES:
             return math.nan
         fresh, x = 0.0, 0.5 * step
@@ -330,11 +318,10 @@ def _prepare(c: float, pair: Pair) -> None:
     if len(pair.series.terms):
         expand(pair.series, c)
         return
-    r, e = pair.room.dimensions
     for i in range(len(pair.s)):
         inverse = 1.0 / (1.0 + 2.0 * pair.side * pair.a * c * pair.s[i])
-        r[i] = 2.0 * pair.a * pair.s[i] * inverse
-        e[i] = pair.a * pair.square[i] * inverse * inverse
+        pair.room[0, i] = 2.0 * pair.a * pair.s[i] * inverse
+        pair.room[1, i] = pair.a * pair.square[i] * inverse * inverse
 
 
 @jit_summand
@@ -400,7 +387,7 @@ def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
 
         (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
     """
-    r, e = pair.room.dimensions
+    r, e = pair.room[0], pair.room[1]
     _multiply(lanes, _largest(r), r, e, nodes)
     for k in range(lanes):
         t = nodes[T + k]

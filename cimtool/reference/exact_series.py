@@ -27,14 +27,11 @@ from cimtool.base.compiled import jit_summand, wide_vectors
 AT_ONCE = 4
 """Orders that one pass over the dimensions adds."""
 
-MOST_ORDERS = 7 * AT_ONCE
-"""Most orders of a series."""
+MOST_ORDERS, MORE_ORDERS = 5 * AT_ONCE, 7 * AT_ONCE
+"""Most orders of a series, for results to the last bit and for those that may be a little off.
 
-CHOICES = np.array(
-    [[math.comb(k + above, k) for k in range(1, MOST_ORDERS + 1)] for above in range(MOST_ORDERS)],
-    np.float64,
-)
-"""The number of ways to choose k + 1 of k + 1 + above: F^(k)(c) / k! has them as coefficients."""
+More orders take less time than sums over dimensions, and round otherwise.
+"""
 
 DOUBT = 1e-12
 """Share of the result that the remainder may change; it is mostly far smaller."""
@@ -68,18 +65,17 @@ class Series(NamedTuple):
 @jit_summand
 def series_of(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, widest: float,
-    power: FloatArray, orders: FloatArray,
+    power: FloatArray, most: int,
 ) -> Series:  # fmt: skip
-    """The shortest series that is likely accurate enough, in the rows of `orders`.
+    """The shortest series of `most` orders that is likely accurate enough; `power` is overwritten.
 
-    `square` is delta^2 [d]. The largest value of `s` [d] is `widest`, above 0. `power` [d] and
-    `orders` [2, MOST_ORDERS] are overwritten.
+    `square` is delta^2 [d]. The largest value of `s` [d] is `widest`, above 0.
     """
     ratio = 2.0 * a * widest
-    terms, around = orders[0], orders[1]
+    terms = np.empty(most)
     power[:] = 1.0
     weight, factor = 0.0, 1.0
-    for done in range(0, MOST_ORDERS, AT_ONCE):
+    for done in range(0, most, AT_ONCE):
         of_s, of_square = _sums(square, s, power)
         for j in range(AT_ONCE):
             factor *= -side * a
@@ -101,8 +97,8 @@ def series_of(
         size = math.exp(-(0.5 * variance * top + math.pi) * top)
         if size * _bound(weight, ratio, count, top + 1.0) < LIKELY * DOUBT:
             terms[0] += side * b
-            return Series(terms[:count], around[:count], weight, ratio)
-    return Series(terms[:0], around[:0], 0.0, 0.0)
+            return Series(terms[:count], np.empty(count), weight, ratio)
+    return Series(terms[:0], terms[:0], 0.0, 0.0)
 
 
 @jit_summand
@@ -166,14 +162,13 @@ def derivatives(series: Series, v: float) -> tuple[float, float, float]:
 @jit_summand
 def expand(series: Series, c: float) -> None:
     """Write F^(k)(c) / k! for k = 1 to K into `around`."""
-    around, terms, count = series.around, series.terms, len(series.terms)
-    for k in range(count):
-        around[k] = 0.0
-    power = 1.0
-    for above in range(count):  # the terms in a loop of their own would wait for one another
-        for k in range(count - above):
-            around[k] += CHOICES[above, k] * power * terms[k + above]
-        power *= c
+    around, count = series.around, len(series.terms)
+    for k in range(count):  # an assignment of arrays takes 3 s to compile
+        around[k] = series.terms[k]
+    # Repeated synthetic division by v - c; the constant F(c) is not needed.
+    for first in range(-1, count - 1):
+        for k in range(count - 2, max(first, 0) - 1, -1):
+            around[k] += c * around[k + 1]
 
 
 @jit_summand

@@ -240,7 +240,7 @@ class _Scoring:
 
     def exact(self, say: Say) -> FloatArray:
         """The exact scores [n, m], on the grid of ties."""
-        found = exact(self.text, self.video, self.a, self.b, say)
+        found = exact(self.text, self.video, self.a, self.b, say, close=False)
         return on_grid(found.logit if self.fit_logit else np.exp(found.log_p))
 
     def sampled(

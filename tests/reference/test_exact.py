@@ -362,3 +362,16 @@ def test_bad_items_are_refused():
     nothing = Gaussians(np.array([[np.nan]]), np.ones((1, 1)))
     with pytest.raises(CimError, match="mu_v holds nan"):
         exact(make(2, 1, 0), nothing, 0.1, 0.0)
+
+
+@pytest.mark.parametrize("d", [1, 8, 128])
+@pytest.mark.parametrize("widest", [0.005, 0.02, 0.05, 1.0, 10.0])
+def test_scores_that_are_not_to_the_last_bit_are_next_to_exact(d: int, widest: float) -> None:
+    rng = np.random.default_rng(d)
+    mean = rng.normal(size=(2, 20, d)) / np.sqrt(d)
+    text, video = (Gaussians(mu, widest * rng.uniform(size=mu.shape)) for mu in mean)
+    found, expected = (
+        exact(text, video, 1.0, 2.0 + d * widest, close=one) for one in (False, True)
+    )
+    for one in ("log_p", "log_1mp"):
+        np.testing.assert_allclose(getattr(found, one), getattr(expected, one), rtol=0, atol=1e-12)

@@ -26,8 +26,7 @@ def make(d, a_s, seed):
 
 
 def series(side, b, square, s, a=1.0):
-    room = np.empty(len(s)), np.empty((2, MOST_ORDERS))
-    return series_of(side, a, b, square, s, float(s.max()), *room)
+    return series_of(side, a, b, square, s, float(s.max()), np.empty(len(s)), MOST_ORDERS)
 
 
 def exact_exponent(v, side, b, square, s, a=1.0):
