@@ -22,7 +22,7 @@ from model import full_size
 from cimtool.demo.data import DemoFiles
 
 TARGET = "isaac-rram-128"
-SECONDS = {"verify": 9, "demo": 120}
+SECONDS = {"compile": 6, "verify": 9, "demo": 120}
 """Aims of wall time."""
 
 

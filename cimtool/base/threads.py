@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ContextDecorator, ExitStack, contextmanager
 from functools import cache
 from typing import ParamSpec, TypeVar
 
@@ -126,7 +126,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-class _OneBlasThread:
+class _OneBlasThread(ContextDecorator):
     """Limits NumPy's products to one thread while at least one caller is inside."""
 
     def __init__(self) -> None:
@@ -146,4 +146,8 @@ class _OneBlasThread:
 
 
 one_blas_thread = _OneBlasThread()
-"""A context in which NumPy's products take one thread; the last to leave restores the number."""
+"""A context in which NumPy's products take one thread; the last to leave restores the number.
+
+It decorates a function whose products are many and small: between them the other threads of BLAS
+wait in loops, which takes the time of a core.
+"""

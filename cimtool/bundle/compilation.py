@@ -16,6 +16,7 @@ from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.modality_names import Modalities, clean_names
 from cimtool.base.options import DIR, FILE, OnOrOff, Topic, Word, option, optional, takes
 from cimtool.base.progress import Say, silent
+from cimtool.base.threads import one_blas_thread
 from cimtool.bundle.bit_choice import (
     DEFAULT_ROWS,
     ERRORS,
@@ -236,6 +237,7 @@ def compile(options: CompileOptions, say: Say = silent) -> Bundle:
 
 
 @takes(PrepareOptions)
+@one_blas_thread
 def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
     goal = None if options.drift in (None, GIVEN) else DriftGoal.of(options.drift)

@@ -16,6 +16,7 @@ from cimtool.base.modality_names import layer_matches
 from cimtool.base.named import nearest
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
+from cimtool.base.threads import one_blas_thread
 from cimtool.bundle.compilation import layer_names
 from cimtool.experiments.budgets import (
     COSTS,
@@ -269,6 +270,7 @@ def _column(when: str) -> str:
 
 @keeping_inputs
 @takes(SweepOptions)
+@one_blas_thread
 def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 

@@ -11,6 +11,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
+from cimtool.base.threads import one_blas_thread
 from cimtool.base.toml_files import toml_text
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import PointEvaluator
@@ -33,6 +34,7 @@ from cimtool.reference.montecarlo import check_samples
 
 @keeping_inputs
 @takes(TuneOptions)
+@one_blas_thread
 def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     """Choose bits of layers and features at the lowest cost within `budget`, as a settings file.
 

@@ -114,3 +114,5 @@ def test_blas_has_one_thread_until_the_last_that_asked_has_left() -> None:
             pass
         assert set(threads()) == {1}
     assert threads() == before
+    assert set(limit(threads)()) == {1}  # as a decorator
+    assert threads() == before

@@ -224,6 +224,21 @@ def test_references_that_are_set_err_less(form: str) -> None:
     assert errors["levels"] < errors["column"]
 
 
+@pytest.mark.parametrize("kind", get_args(AdcReferenceKind))
+def test_sums_without_room_give_the_same_references(
+    kind: AdcReferenceKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op, x = random_layer(replace(FORMS["polarity"], references=kind))
+    kept = fit_references(op, x)
+    monkeypatch.setattr("cimtool.passes.fitting.MOST_KEPT", 0)
+    again = fit_references(op, x)
+    for one, other in zip(kept, again, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert np.array_equal(one.step, other.step)
+            assert np.array_equal(one.offset, other.offset)
+
+
 @pytest.mark.parametrize("kind", ["slice", "column"])
 def test_each_polarity_has_a_step_and_an_offset_of_its_own(kind: AdcReferenceKind) -> None:
     """Weights of 60 to 120 beside a few of -10 to 0: other sums on each side of every pair."""
