@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ContextDecorator, ExitStack, contextmanager
+from contextlib import ContextDecorator, ExitStack
 from functools import cache
 from typing import ParamSpec, TypeVar
 
@@ -102,19 +102,6 @@ def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()
-
-
-@contextmanager
-def beside(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """Start a call in a thread, and yield a function that waits for what it returns.
-
-    With one core, or within a thread of these, that function calls it.
-    """
-    if thread_count() == 1 or _nested():
-        yield function
-        return
-    with ThreadPoolExecutor(1, initializer=_enter) as pool:
-        yield pool.submit(_as_here(function)).result
 
 
 @cache

@@ -68,13 +68,6 @@ class BundleCost(Estimate, Result, shown_by="cimtool.costs.render"):
         """One way of each kind for the gallery: the rows of the first table."""
         return tuple(one_of_each(self.all_ways))
 
-    def with_accuracy(self, known: WayAccuracy | None) -> BundleCost:
-        """The same with R@1 of the ways; what was found of all sizes stays."""
-        found = replace(self, accuracy=known)
-        kept = ("ways_of_size", "_sized", "cheapest_by_size")
-        vars(found).update({name: vars(self)[name] for name in kept if name in vars(self)})
-        return found
-
     def _with_accuracy(self, ways: Iterable[GalleryWay]) -> tuple[GalleryWay, ...]:
         known = self.accuracy
         return tuple(one if known is None else known.of(one) for one in ways)

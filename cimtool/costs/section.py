@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence
 from cimtool.costs import instead, render
@@ -43,26 +43,17 @@ class CostSection(ReportSection, name="cost"):
     )
 
     @classmethod
-    def prepare(cls, bundle: Bundle, samples: int, items: int) -> BundleCost:
-        """Estimate a query, and find the cheapest way by the size of the gallery."""
-        found = bundle_cost(bundle, samples, items)
-        _ = found.cheapest_by_size  # kept with what it takes
-        return found
-
-    @classmethod
     def measure(cls, measured: SectionInputs) -> BundleCost:
         """Estimate a query among the items that the verdict is for.
 
         Monte Carlo beside it has the references' number of samples.
         """
         samples, drift, bundle = measured.references.samples, measured.drift, measured.bundle
-        found = measured.prepared.get("cost")
-        if found is None or found.gallery != drift.worth.ranked_items:
-            found = bundle_cost(bundle, samples, drift.worth.ranked_items)
+        found = bundle_cost(bundle, samples, drift.worth.ranked_items)
         items = len(measured.data.video)
         gain = drift.worth.gain
         known = accuracy_of_rows(bundle, drift.rows, samples, items, "this report", gain)
-        return found.with_accuracy(known)
+        return replace(found, accuracy=known)
 
     @classmethod
     def values(cls, found: BundleCost) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, rows_of
 from cimtool.base.progress import Say, silent
-from cimtool.base.threads import beside, side_by_side
+from cimtool.base.threads import side_by_side
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
@@ -56,12 +56,7 @@ from cimtool.verification.report import (
     verified_bundle,
 )
 from cimtool.verification.saturation import Saturation, Stored, clipped_rows, stored_values
-from cimtool.verification.sections import (
-    SectionInputs,
-    measure_sections,
-    prepare_sections,
-    section_values,
-)
+from cimtool.verification.sections import SectionInputs, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
 from cimtool.verification.worth import in_larger_gallery, worth_of
@@ -124,60 +119,49 @@ def verify_bundle(
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
     listed = None if bundle.gallery is None else bundle.gallery.shortlist
-    items = data.truth.videos
+    with rows_of(data.file):
+        runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say, listed)
+    bits, layers, parts, stored = _looked_into(bundle, data, runs, say)
+    dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
+    if chip is not None:
+        dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
+    say("resampling queries")
+    against = ((RAW, runs.table.stages[-1]), (DISTANCE, head.surrogate))
+    exact = runs.scatter is not None and runs.scatter.is_exact
+    sampled = (references.monte_carlo_name, references.samples) if exact else None
+    resampled: list[Callable[[], Any]] = [
+        partial(runs.table.finished, seed),
+        partial(baseline_losses, runs.table, against, seed),
+        partial(worth_of, runs.table, head.surrogate, sampled, runs.variance, seed, data.called),
+    ]
+    rows, baselines, worth = side_by_side(lambda call: call(), resampled)
+    surrogate = next(row for row in rows if row.stage == head.surrogate)
+    faults = surrogate_faults(
+        surrogate, runs.scatter, head.measure, runs.jitter, baselines, data.truth.by_class
+    )
+    said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
+    far = bool(said) or offset_of(surrogate, runs.scatter) is not None
+    larger = None
     if options.gallery is not None and data.truth.ranks:
-        items = options.gallery
-    prepare = partial(prepare_sections, bundle, references.samples, items)
-    with beside(prepare) as prepared:
-        with rows_of(data.file):
-            runs = run_stages(
-                bundle.stages, bundle.model, data, references, float_file, say, listed
-            )
-        bits, layers, parts, stored = _looked_into(bundle, data, runs, say)
-        dies = tuple(
-            measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times
-        )
-        if chip is not None:
-            dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
-        say("resampling queries")
-        against = ((RAW, runs.table.stages[-1]), (DISTANCE, head.surrogate))
-        exact = runs.scatter is not None and runs.scatter.is_exact
-        sampled = (references.monte_carlo_name, references.samples) if exact else None
-        resampled: list[Callable[[], Any]] = [
-            partial(runs.table.finished, seed),
-            partial(baseline_losses, runs.table, against, seed),
-            partial(
-                worth_of, runs.table, head.surrogate, sampled, runs.variance, seed, data.called
-            ),
-        ]
-        rows, baselines, worth = side_by_side(lambda call: call(), resampled)
-        surrogate = next(row for row in rows if row.stage == head.surrogate)
-        faults = surrogate_faults(
-            surrogate, runs.scatter, head.measure, runs.jitter, baselines, data.truth.by_class
-        )
-        said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
-        far = bool(said) or offset_of(surrogate, runs.scatter) is not None
-        larger = None
-        if options.gallery is not None and data.truth.ranks:
-            raw = raw_products(data)
-            larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
-        worth = replace(worth, broken=bool(faults), larger=larger)
-        drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
-        causes = causes_of(layers, parts, head, data, runs, drift)
-        clipped = clipped_rows(bundle.program, data)
-        warnings = warnings_of(bundle, data, runs, said, far)
-        warnings += clipping_warnings(clipped, data.called)
-        sections = measure_sections(
-            SectionInputs(bundle, data, references, drift, runs.scores, options.bound, prepared())
-        )
-    compared = None
+        raw = raw_products(data)
+        larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
+    worth = replace(worth, broken=bool(faults), larger=larger)
+    drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
+    causes = causes_of(layers, parts, head, data, runs, drift)
+    clipped = clipped_rows(bundle.program, data)
+    warnings = warnings_of(bundle, data, runs, said, far)
+    warnings += clipping_warnings(clipped, data.called)
+    sections = measure_sections(
+        SectionInputs(bundle, data, references, drift, runs.scores, options.bound)
+    )
+    beside = None
     if earlier is not None:
-        compared = earlier.beside(drift, section_values(sections), data.truth, seed)
+        beside = earlier.beside(drift, section_values(sections), data.truth, seed)
     unreliable = () if runs.scatter else faults
     report = Report(
         subject=verified_bundle(bundle, data, seed),
         drift=drift,
-        checks=make_checks(bits, runs.finite, rows[-1], limits, unreliable, compared),
+        checks=make_checks(bits, runs.finite, rows[-1], limits, unreliable, beside),
         saturation=Saturation(runs.domains, head.fitted_ranges is not None, stored, clipped),
         causes=causes,
         target=target_card(bundle.target),

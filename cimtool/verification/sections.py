@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cimtool.base.arrays import FloatArray
@@ -29,7 +29,6 @@ class SectionInputs:
     """The bundle, the data, the references and the drift that a section is measured on.
 
     `compiled` are the scores [n, m]; `confidence` is that of the bounds asked for, or None.
-    `prepared` is what sections prepared, by name.
     """
 
     bundle: Bundle
@@ -38,7 +37,6 @@ class SectionInputs:
     drift: DriftFindings
     compiled: FloatArray
     confidence: float | None
-    prepared: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,6 @@ class ReportSection(Named):
     """Base of a section of the report, by its name in `report.json`."""
 
     figures: ClassVar[tuple[ComparedFigure, ...]] = ()
-
-    @classmethod
-    def prepare(cls, bundle: Bundle, samples: int, items: int) -> Any | None:
-        """Compute what needs no measurement, beside the measurements; nothing unless said.
-
-        `samples` are those of Monte Carlo, and `items` those that the verdict is for.
-        """
-        return None
 
     @classmethod
     @abstractmethod
@@ -95,12 +85,6 @@ class ReportSection(Named):
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of its values."""
         return {"type": "object"}
-
-
-def prepare_sections(bundle: Bundle, samples: int, items: int) -> dict[str, Any]:
-    """Values that sections prepare, by name."""
-    known = sorted(ReportSection.every().items())
-    return {name: kind.prepare(bundle, samples, items) for name, kind in known}
 
 
 def measure_sections(measured: SectionInputs) -> dict[str, Any]:

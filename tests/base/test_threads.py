@@ -86,22 +86,6 @@ def test_an_error_ahead_is_raised_in_its_turn(
         next(found)
 
 
-@pytest.mark.parametrize(("cores", "apart"), [("1", False), ("2", True)])
-def test_a_call_beside_runs_in_a_thread_if_there_are_two_cores(
-    cores: str, apart: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", cores)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    with module.beside(threading.get_ident) as found:
-        assert (found() != threading.get_ident()) is apart
-
-
-def test_an_error_beside_is_raised_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    with module.beside(lambda: 1 // 0) as found, pytest.raises(ZeroDivisionError):
-        found()
-
-
 def test_blas_has_one_thread_until_the_last_that_asked_has_left() -> None:
     np.ones((2, 2)) @ np.ones((2, 2))
 
