@@ -13,6 +13,7 @@ from cimtool.reference.larger_gallery import (
     chance_of_a_rival,
     exceedance,
     first_of,
+    shape_of,
 )
 from cimtool.reference.truth import Truth, truth_among_others
 
@@ -37,6 +38,40 @@ def test_r1_of_a_larger_gallery_is_near_what_is_measured_there(kind: str, times:
     assert np.mean(first_of(chance, times * videos)) == pytest.approx(
         measured, abs=0.03 + 0.005 * np.log2(times)
     )
+
+
+def test_texts_whose_wrong_scores_differ_in_shape_are_not_taken_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By distance a text far out has few rivals; tails of all texts together say otherwise."""
+    rng, texts, times, off = np.random.default_rng(1), 1500, 8, 0.05
+    text, video = rng.normal(size=(texts, 12)), rng.normal(size=(times * texts, 12))
+    video[:texts] = text + 0.4 * rng.normal(size=(texts, 12))
+    scores = 2 * text @ video.T - (video**2).sum(axis=1) - (text**2).sum(axis=1)[:, None]
+    right = np.arange(texts)
+    measured = np.mean(scores.argmax(axis=1) == right)
+
+    def found() -> float:
+        chance = chance_of_a_rival(scores[:, :texts], Truth(right, texts))
+        return float(np.mean(first_of(chance, times * texts)))
+
+    assert found() == pytest.approx(measured, abs=off)
+    monkeypatch.setattr(larger_gallery, "MOST_PARTS", 1)
+    assert found() < measured - 2 * off
+
+
+@pytest.mark.parametrize("shape", [-0.3, 0.0, 0.2])
+def test_the_shape_is_that_of_the_tails_in_any_unit(shape: float) -> None:
+    rng = np.random.default_rng(5)
+    uniform = rng.uniform(size=(2, 40_000))
+    drawn_ = -np.log(uniform) if shape == 0 else (uniform**-shape - 1) / shape
+    ends = [np.sort(drawn_[0]), 7.0 * np.sort(drawn_[1])]
+    assert shape_of(ends) == pytest.approx(shape, abs=0.05)
+    assert abs(shape_of(ends)) <= abs(shape) + 0.02
+    assert shape_of([np.zeros(60)]) == 0.0
+    values = np.array([0.5, 1.5, 3.0])
+    expected = np.exp(-values) if shape == 0 else np.maximum(1 + shape * values, 0) ** (-1 / shape)
+    assert exceedance(ends[0], values, shape) == pytest.approx(expected, rel=0.1, abs=0.003)
 
 
 @pytest.mark.parametrize("most", [1, 1 << 20])
