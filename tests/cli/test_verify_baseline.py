@@ -60,7 +60,9 @@ def test_the_same_bundle_passes(
     ran = verified(bundles[8], "--baseline", before, "--junit", tmp_path / "checks.xml")
     assert (ran.status, ran.err) == (0, "")
     assert f"No worse than {before}" in ran.out
-    assert ran.out.endswith("report.html, checks.xml\n")
+    *_, wrote, next_ = ran.out.splitlines()
+    assert wrote.endswith("report.html, checks.xml")
+    assert next_ == f"next: cimtool cost {bundles[8]} --gallery N"
     found = json.loads((tmp_path / "report.json").read_text())
     assert {one["loss"]["value"] for one in found["earlier"]["figures"]} == {0.0}
     suite = ElementTree.parse(tmp_path / "checks.xml").getroot()[0]
