@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import Exporter, ExportOptions, Request, export_bundle
 from cimtool.cli.output import Output
@@ -29,5 +31,7 @@ def command(out: Output, options: ExportOptions) -> None:
     shown = [f"wrote {file}" for file in written]
     if Exporter.named(name, "format").counted:
         shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
+    if (output / "Makefile").is_file():
+        shown.append(f"next: make -C {shlex.quote(str(output))}")
     values = {"bundle": options.bundle, "format": name, "written": list(written), "bytes": size}
     out.result(Document("", tuple(map(Verbatim, shown)), lambda: values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def command(out: Output, file: Path) -> None:
     if len(lines) > FIRST_SCREEN and not out.verbose:
         rest = f"--verbose has the rest: {len(lines)} lines"
         lines = [*brief_facts(shown, COLUMNS), rest]
+    if shown["kind"] == "bundle":
+        lines.append(f"next: cimtool verify {shlex.quote(str(file))} --data NPZ")
     out.result(Document("", tuple(map(Verbatim, lines)), lambda: facts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,14 @@ from cimtool.bundle.simulate import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
-from cimtool.report.document import Block, Document, FactList, Sentence, wrote_arrays
+from cimtool.report.document import (
+    Block,
+    Document,
+    FactList,
+    Sentence,
+    Verbatim,
+    wrote_arrays,
+)
 from cimtool.report.formats import counted
 
 
@@ -44,6 +52,7 @@ def command(out: Output, options: SimulateOptions) -> None:
             *bound_sentences(found.arrays),
             wrote_arrays(output, shapes),
             *_gallery(found),
+            Verbatim(f"next: cimtool verify {shlex.quote(str(options.bundle))} --data NPZ"),
         ),
         lambda: {
             "bundle": options.bundle,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,23 @@ def command(out: Output, options: EvaluateOptions) -> None:
     given = {**vars(options), "say": out.say}
     what = _paired([Path(str(file)) for file in given.pop("what")])
     found = api.evaluate(given.pop("data"), *what, **given)
-    shown = found.of_this_run()
+    shown = found.of_this_run().plus(Verbatim(f"next: cimtool {_next(what)}"))
     if options.trec is not None:
         line = Verbatim(f"wrote runs and qrels into {options.trec}")
         shown = shown.plus(line, written=[*found.written, options.trec])
     out.result(shown)
+
+
+def _next(what: Sequence[Path | tuple[Path, Path]]) -> str:
+    """The command for a bundle, else for a model, else for rows alone."""
+    for one in what:
+        if isinstance(one, Path) and one.is_dir():
+            return f"verify {shlex.quote(str(one))} --data NPZ"
+    for one in what:
+        files = [one] if isinstance(one, Path) else one
+        model = " ".join(f"--projectors {shlex.quote(str(file))}" for file in files)
+        return f"compile {model} --calibration NPZ --target NAME"
+    return "train --data NPZ --test 0.2 --model linear -o trained"
 
 
 def _paired(what: list[Path]) -> list[Path | tuple[Path, Path]]:

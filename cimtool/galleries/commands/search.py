@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from cimtool.bundle.bounds import bound_sentences
@@ -9,7 +10,7 @@ from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.galleries import api
 from cimtool.galleries.options import SearchOptions
-from cimtool.report.document import Document, wrote_arrays
+from cimtool.report.document import Document, Verbatim, wrote_arrays
 
 
 @record_command(SearchOptions, defaults={"output": Path("best.npz")})
@@ -29,5 +30,6 @@ def command(out: Output, options: SearchOptions) -> None:
         "written": [output],
         "arrays": shapes,
     }
-    blocks = (*bound_sentences(found), wrote_arrays(output, shapes))
+    next_ = Verbatim(f"next: cimtool inspect {shlex.quote(str(output))}")
+    blocks = (*bound_sentences(found), wrote_arrays(output, shapes), next_)
     out.result(Document("", blocks, lambda: values))
