@@ -138,7 +138,9 @@ def test_simulate_writes_what_the_library_and_onnx_runtime_compute(
 ) -> None:
     file = tmp_path / "deep" / "scores.npz"
     ran = cimtool("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", file)
-    assert (ran.status, ran.out, ran.err) == (0, f"wrote {file}: scores [40, 40]\n", "")
+    next_ = f"next: cimtool verify {small_bundle} --data NPZ"
+    said = f"wrote {file}: scores [40, 40]\n{next_}\n"
+    assert (ran.status, ran.out, ran.err) == (0, said, "")
     with np.load(file) as held:
         assert held.files == ["scores"]
         scores = held["scores"]
