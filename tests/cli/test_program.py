@@ -105,6 +105,7 @@ def test_a_gallery_is_programmed_and_queried(
     assert done.out.splitlines() == [
         f"wrote {output}: scores [40, 40], items [40]",
         "videos are the 40 items of eval.npz in the memory; the inputs' own are not used",
+        f"next: cimtool verify {programmed} --data NPZ",
     ]
     assert cimtool("verify", programmed, "--data", small_trunk.eval, "--samples", 2).status == 0
 
