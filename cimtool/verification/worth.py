@@ -219,9 +219,9 @@ class Worth:
         here = None if self.of_raw is None else self.of_raw.loss.reversed
         lost = standing == "not shown" and self.against_raw_here == "worse"
         found = here if larger is None or lost else larger
-        return (
-            None if found is None else (replace(found, low=-1.0, high=1.0) if self.few else found)
-        )
+        if found is not None and self.few:
+            return replace(found, low=-1.0, high=1.0)
+        return found
 
     @property
     def ranked_items(self) -> int:

@@ -52,6 +52,7 @@ def test_verify_and_cost_lead_with_the_verdict_in_15_lines(
     among = "--gallery", 10_000_000
     larger = in_terminal("verify", "small", "--data", "eval.npz", "--report", "report", *among)
     assert verify[-1] == "next: cimtool cost small --gallery N"
+    assert larger[-1].startswith("wrote report/")  # no hand-off of what is worse
     for lines in (verify, cost, larger):
         assert len(lines) <= LINES, "\n".join(lines)
         assert max(map(len, lines)) <= COLUMNS

@@ -10,9 +10,10 @@ from pathlib import Path
 from cimtool.base.files import REPORT_FILES
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.report.document import Sentence
 from cimtool.verification import api
 from cimtool.verification.options import VerifyOptions
-from cimtool.verification.render import remove_earlier
+from cimtool.verification.render import remove_earlier, verdict_blocks
 from cimtool.verification.report import Report, VerificationFailed
 
 
@@ -37,12 +38,13 @@ def command(out: Output, options: VerifyOptions) -> None:
 def _next(options: VerifyOptions, found: Report) -> Iterator[str]:
     """The command on the gallery that will be searched; if its size is known, the hand-off.
 
-    The hand-off only if nothing was found to be as good.
+    There is no hand-off if a line of the verdict speaks against the build, or none speaks for it.
     """
     bundle = shlex.quote(str(options.bundle))
+    tones = {one.tone for one in verdict_blocks(found) if isinstance(one, Sentence)}
     if options.gallery is None:
         yield f"cimtool cost {bundle} --gallery N"
-    elif found.drift.worth.tone == "good":
+    elif "good" in tones and "bad" not in tones:
         yield f"cimtool export {bundle} --format handoff -o {bundle}-handoff"
 
 
