@@ -172,6 +172,15 @@ def narrow_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
 
 
 @pytest.fixture(scope="session")
+def tiny_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
+    """Layout `trunk`, 20-14-14-6: two groups of 12 rows, two of 8 columns, neither of them full.
+
+    For simulators of circuits that run for each kind of array.
+    """
+    return _trunk(tmp_path_factory, "tiny-trunk", (20, 14, 6), epochs=12)
+
+
+@pytest.fixture(scope="session")
 def medium_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     """Layout `trunk`, 256-512-512-256: wide enough for libraries to share work among threads."""
     return _trunk(tmp_path_factory, "medium-trunk", (256, 512, 256), epochs=1)

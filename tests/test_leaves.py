@@ -21,7 +21,7 @@ TESTED = ("base", "reference", "report", "ir", "hardware", "simulation")
 
 NEEDS = re.compile(
     rf"cimtool\.({'|'.join(leaf.replace('/', '.') for leaf in LEAVES)})\b"
-    r"|\b(small_trunk|narrow_trunk|medium_trunk|small_two_branch|small_models)\b"
+    r"|\b(small_trunk|narrow_trunk|tiny_trunk|medium_trunk|small_two_branch|small_models)\b"
 )
 """Marks of a test file that takes a leaf: an import, or a model that training makes."""
 

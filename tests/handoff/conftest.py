@@ -24,15 +24,20 @@ def verilated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def handoff_of_kind(
-    narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+    narrow_trunk: DemoFiles, tiny_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, Path], Path]:
-    """Copies a hand-off of `SHARED`, which is made once in the whole run, into a folder."""
+    """Copies a hand-off of `SHARED`, which is made once in the whole run, into a folder.
+
+    The plain one has all layers of a projector; of each kind there are the two that read signed and
+    unsigned inputs.
+    """
 
     def copied(kind: str, folder: Path) -> Path:
+        files, layers = (narrow_trunk, "text.*") if kind == PLAIN else (tiny_trunk, "text.*[1u]")
         made = made_once(
             tmp_path_factory,
             f"handoff {kind}",
-            lambda unfinished: handoff_of(narrow_trunk, unfinished, SHARED[kind]),
+            lambda unfinished: handoff_of(files, unfinished, SHARED[kind], layers),
         )
         return Path(shutil.copytree(made / "here", folder / "here"))
 

@@ -18,21 +18,22 @@ from cimtool.handoff.written import describe_handoff
 
 @pytest.fixture(scope="module", params=["in-memory", "hybrid", "components"])
 def programmed(
-    request: pytest.FixtureRequest, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tiny_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
 ) -> Bundle:
     folder = tmp_path_factory.mktemp(request.param)
     mapping, stored = request.param, {}
     if mapping == "components":
         mapping, stored = "hybrid", {"shortlist_bits": 2, "shortlist_dimensions": 5}
     api.compile(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", adc_bits=4, score_mapping=mapping, output=folder / "empty",
+        tiny_trunk.projectors, tiny_trunk.poly, calibration=tiny_trunk.calibration,
+        target="isaac-rram-128", array="32x32", adc_bits=4,
+        score_mapping=mapping, output=folder / "empty",
     )  # fmt: skip
     wanted, empty = Request(gallery=True), read_bundle(folder / "empty")
     with pytest.raises(CimError, match="empty holds none; expected a bundle that `cimtool prog"):
         export_bundle(empty, "handoff", folder / "handoff", wanted)
     assert not (folder / "handoff").exists()
-    return api.program(folder / "empty", small_trunk.eval, output=folder / "full", **stored).bundle
+    return api.program(folder / "empty", tiny_trunk.eval, output=folder / "full", **stored).bundle
 
 
 @pytest.mark.thorough("the bench of a gallery reads them too")
@@ -43,7 +44,7 @@ def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path:
     if programmed.gallery is not None and programmed.gallery.shortlist is not None:
         reduced = "shortlist.components" in stored
         assert stored - {"shortlist.components"} == {"shortlist.mu.mu"}
-        expected = "5 x 40" if reduced else "16 x 40"
+        expected = "5 x 40" if reduced else "6 x 40"
         assert layers["shortlist.mu.mu"].startswith(f"{expected} weights read back (arrays: ")
     else:
         assert stored == {"score.mu.mu", "score.mu.mus", "score.s.mu2", "score.s.s_mu2.s"}

@@ -34,8 +34,8 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
-    # One side is enough; both take minutes.
-    page = PAGE.read_text("utf-8").replace("--format handoff", "--format handoff --layers text.*")
+    # One layer is enough; all of them take minutes.
+    page = PAGE.read_text("utf-8").replace("--format handoff", "--format handoff --layers text.fc2")
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     done = [
         subprocess.run(
@@ -52,7 +52,7 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     for one in (reference, late, column):
         assert counts(one.stdout) | found == counts(one.stdout)
         assert tuple(counts(one.stdout)) == TAPS
-    assert all(compared > 500 and differ == 0 for compared, differ in found.values())
+    assert all(compared > 100 and differ == 0 for compared, differ in found.values())
     assert broken.returncode != 0
     assert first_that_differs(broken.stdout) == "codes"
 

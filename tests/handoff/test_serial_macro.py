@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, run_goal
+from handoff_runs import KINDS, counts, handoff_of, keep_directed, run_goal
 
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.faults import FAULTS, Fault, faulty
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,8 +65,10 @@ BY_RANDOM_INPUTS = (
 
 
 @pytest.mark.thorough("builds a bench with the faults in each simulator")
-def test_faults_in_it_and_around_it_are_found(handoff: Path) -> None:
+def test_faults_in_it_and_around_it_are_found(tiny_trunk: DemoFiles, tmp_path: Path) -> None:
     """`make mutants` runs those of the macro too if sv/faults.txt lists them."""
+    handoff = handoff_of(tiny_trunk, tmp_path, {"array": "24x32"}, "text.fc[12]")
+    keep_directed(handoff, {"converter": 64, "counts": 32})
     own = [
         Fault(name, "codes|converter", SOURCE.name, right, wrong)
         for name, (right, wrong) in MISTAKES.items()
