@@ -98,18 +98,17 @@ LONGEST = (
 """The files of tests that take ten seconds and more, about, the longest first."""
 
 
-def pytest_configure() -> None:
-    """Let no test fail by its duration: a first call compiles, and machines are busy."""
-    from hypothesis import settings
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples of properties in the first tier."""
+    from drawn import load_profile
 
-    settings.register_profile("untimed", deadline=None)
-    settings.load_profile("untimed")
+    load_profile(config.getoption("--quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the tiers."""
     parser.addoption("--quick", action="store_true", help="Leave out tests marked thorough.")
-    parser.addoption("--rest", action="store_true", help="Leave out what --quick runs.")
+    parser.addoption("--rest", action="store_true", help="Run what --quick leaves out.")
 
 
 def in_first_tier(item: pytest.Item) -> bool:
@@ -121,15 +120,22 @@ def in_first_tier(item: pytest.Item) -> bool:
     return any(one in parameters for one in mark.kwargs.get("quick", ()))
 
 
+def in_second_tier(item: pytest.Item) -> bool:
+    """True for a test that the first tier leaves out, or of which it draws fewer examples."""
+    return not in_first_tier(item) or item.get_closest_marker("hypothesis") is not None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first: one that begins last would leave a worker alone with it.
 
-    With --quick only the first tier is left, with --rest all but that.
+    With --quick only the first tier is left, with --rest only the second. Hypothesis marks its
+    tests before.
     """
-    for option, first in (("--quick", True), ("--rest", False)):
+    for option, runs in (("--quick", in_first_tier), ("--rest", in_second_tier)):
         if config.getoption(option):
-            left_out = [item for item in items if in_first_tier(item) != first]
-            items[:] = [item for item in items if in_first_tier(item) == first]
+            left_out = [item for item in items if not runs(item)]
+            items[:] = [item for item in items if runs(item)]
             config.hook.pytest_deselected(items=left_out)
     folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from c_tools import STRICT, c_compiler
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -55,7 +56,7 @@ MARKUP = [
     "1. ",
 ]
 hostile = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(MARKUP))).map("".join)
-many = settings(max_examples=300)
+many = settings(max_examples=examples(300))
 
 
 @many

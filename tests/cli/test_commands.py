@@ -197,7 +197,8 @@ def test_verify_prints_details_with_verbose_and_names_them_without(
     cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
-    words = ("verify", small_bundle, "--data", small_trunk.eval, "--report", report)
+    data = ("--data", small_trunk.eval, "--samples", 4)
+    words = ("verify", small_bundle, *data, "--report", report)
     short, ran = cimtool(*words).out, cimtool(*words, "-v")
     assert (ran.status, ran.err) == (0, "")
     assert "converters fitted" in ran.out

@@ -172,6 +172,7 @@ def test_judgements_are_not_replaced_by_those_that_are_written(
     assert cimtool(*command, tmp_path / "other", "--head", "cosine").status == 0
 
 
+@pytest.mark.thorough("two whole commands; names that are given are in the first tier")
 def test_names_that_a_command_chooses_are_compared_with_its_inputs(
     cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_tasks import DIGITAL, MEMORY, collisions, random_tasks
@@ -22,7 +23,7 @@ from cimtool.costs.schedule_repeats import repeated, shortest
 from cimtool.costs.schedule_residents import most_saved
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_nothing_collides(seed: int, waves: int) -> None:
     tasks = random_tasks(random.Random(seed), 12)
@@ -33,7 +34,7 @@ def test_nothing_collides(seed: int, waves: int) -> None:
         assert min(one.starts) == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_the_throughput_is_that_of_the_busiest_resource(seed: int) -> None:
     tasks = random_tasks(random.Random(seed), 12)
@@ -41,7 +42,7 @@ def test_the_throughput_is_that_of_the_busiest_resource(seed: int) -> None:
     assert first.interval == max(busy(tasks).values())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 10**6))
 def test_a_batch_is_between_its_bound_and_one_item_after_another(seed: int, items: int) -> None:
     tasks = random_tasks(random.Random(seed), 10)
@@ -88,7 +89,7 @@ def test_of_tasks_without_time_there_is_no_throughput() -> None:
     assert list(repeated(single)) == []
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=9), st.integers(0, 40))
 def test_the_knapsack_is_that_of_an_exhaustive_search(
     things: list[tuple[int, int]], room: int

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quantities import known
@@ -72,7 +73,7 @@ def test_all_small_batches_are_as_short_as_an_exhaustive_search_finds(
     check_exact(seed, count, most, draw_tasks)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.integers(0, 2**32), st.sampled_from([random_tasks, tasks_of_several]))
 def test_any_few_tasks_take_the_least_time(seed: int, draw_tasks: Draw) -> None:
     check_exact(seed, 1, {1: 8}, draw_tasks)

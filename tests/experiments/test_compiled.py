@@ -40,6 +40,7 @@ def evaluators_of(files: DemoFiles, count: int) -> list[PointEvaluator]:
     return [PointEvaluator.of(*given) for _ in range(count)]
 
 
+@pytest.mark.thorough("compiles each point twice")
 def test_layers_are_quantized_once_for_all_converters_and_anew_for_other_weights(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -366,6 +366,7 @@ def test_rounds_share_gradients_and_are_the_same_as_each_alone(search: BitSolver
                 np.testing.assert_array_equal(layer.scale, others[name].scale)
 
 
+@pytest.mark.thorough("rounds a model's weights by `gptq` twice, which takes seconds")
 def test_weights_err_more_on_rows_that_did_not_round_them(search: BitSolver) -> None:
     """The rows that rounded tell too little of the weights, and nothing wrong of the inputs."""
     settings = search.start.settings.model_copy(update={"weight_rounding": "gptq"})

@@ -51,6 +51,7 @@ def test_a_row_is_for_each_target_and_way(compared: TargetComparison) -> None:
     assert not any(row.priced for row in compared.rows if row.target == "ideal")
 
 
+@pytest.mark.thorough("a bundle and a report more")
 def test_figures_are_those_of_a_sweep_and_of_cost(
     compared: TargetComparison, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

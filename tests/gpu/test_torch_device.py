@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from maxima_case import maxima_case
@@ -36,7 +37,7 @@ def test_products_are_exact_on_both_sides_of_what_floats_hold(device: str, a: in
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_maxima_of_pairs_are_those_of_plain_loops(device: str, seed: int) -> None:
     case = maxima_case(seed)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from crossbars import PLAIN, at_steps, changed, mvm
+from drawn import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_crossbars import CONVERTING, MEASURED, drawn, input_limits, weight_limits
@@ -28,7 +29,7 @@ def is_lossless(stored: StoredWeights) -> bool:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(-128, 127), (127, 127), (-128, -128), (0, 0)]))
 def test_isaac_is_lossless_with_flips_for_every_weight(seed: int, limits: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
@@ -71,7 +72,7 @@ def test_the_full_scale_is_what_an_array_can_sum(given: dict[str, int], quarters
     assert full_scale(law, cut, 10) == max(-(-quarters // 2), 4)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(CONVERTING, st.integers(1, 15), st.integers(0, 2**32 - 1))
 def test_no_sum_is_beyond_the_full_scale(crossbar: Crossbar, rows: int, seed: int) -> None:
     whole, law = replace(crossbar, references="full-scale"), crossbar.law
@@ -88,7 +89,7 @@ def test_no_sum_is_beyond_the_full_scale(crossbar: Crossbar, rows: int, seed: in
             assert step == 1 << REFERENCE_BITS
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.one_of(CONVERTING, MEASURED),
     st.integers(1, 15),

@@ -8,6 +8,7 @@ from math import floor
 import numpy as np
 import pytest
 from crossbars import PLAIN, at_steps, changed, mvm
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import (
@@ -24,7 +25,7 @@ from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.stored import StoredWeights
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(CROSSBARS, st.integers(1, 19), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_without_converters_it_is_the_integer_product(
     hardware: Crossbar, rows: int, columns: int, seed: int

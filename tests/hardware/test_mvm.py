@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def test_runs_stay_inside_the_bounds(
     assert (found <= known.hi).all()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.builds(
         crossbar_of,

@@ -7,6 +7,7 @@ from math import floor
 
 import numpy as np
 from crossbars import PLAIN, changed, mvm
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import (
@@ -63,7 +64,7 @@ def test_a_conversion_by_hand() -> None:
     assert mvm(x, stored, (AdcReferences(ten, eight), zero)).tolist() == [[2, 10, 20]]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(CONVERTING, st.sampled_from(KINDS), st.integers(1, 12), SEEDS)
 def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
     """Every reading of a column sum in exact arithmetic, and the sum of all."""
@@ -108,7 +109,7 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
     assert found.tolist() == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.one_of(CONVERTING, MEASURED), st.sampled_from(KINDS), st.integers(1, 15), SEEDS)
 def test_no_run_leaves_the_bounds(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

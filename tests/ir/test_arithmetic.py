@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from crossbars import at_steps, crossbar_of
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from maxima_case import maxima_case
@@ -137,7 +138,7 @@ CHOICES: tuple[Callable[[Builder, np.random.Generator, str, str], str], ...] = (
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1))
 def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -159,7 +160,7 @@ def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
         np.testing.assert_array_equal(fast[name], value, err_msg=f"{seed} {name}")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1))
 def test_pairs_stay_inside_their_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -171,7 +172,7 @@ def test_pairs_stay_inside_their_bounds(seed: int) -> None:
     assert known.unit == 0.25
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1))
 def test_maxima_of_pairs_are_the_same_in_every_form(seed: int) -> None:
     case = maxima_case(seed)
@@ -203,7 +204,7 @@ def test_bounds_of_a_layer_are_reached() -> None:
     np.testing.assert_array_equal(hi, corners.max(axis=0))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 29), st.integers(1, 29))
 def test_bounds_of_a_layer_are_exact_at_any_size(seed: int, bits: int, weight_bits: int) -> None:
     rng = np.random.default_rng(seed)

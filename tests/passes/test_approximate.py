@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import polynomial
@@ -28,7 +29,7 @@ from cimtool.passes.approximate import (
 SLACK = 1.02  # between two of the points measured
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.floats(-20, 5), st.floats(0, 16), st.sampled_from([2.0**-9, 2.0**-17]))
 def test_exp_is_within_its_tolerance_everywhere(lo: float, span: float, tolerance: float) -> None:
     fit = fit_exp(lo, lo + span, tolerance)
@@ -69,7 +70,7 @@ CURVES["silu"] = lambda x: x * Sigmoid().run(x)
 CURVES["mish"] = lambda x: x * np.tanh(np.logaddexp(0, x))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(list(CURVES)), st.floats(-40, 20), st.floats(1e-3, 40))
 def test_a_curve_is_within_its_tolerance_everywhere(name: str, lo: float, span: float) -> None:
     function, hi = CURVES[name], lo + span
@@ -135,7 +136,7 @@ def test_what_no_polynomial_comes_close_to_has_none(
     assert fit_curve(function, lo, hi, 2.0**-14) is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.floats(1e-3, 1e3), st.floats(0.0, 7.0), st.sampled_from([2.0**-8, 2.0**-18]))
 def test_the_reciprocal_root_is_within_its_tolerance(
     lo: float, decades: float, tolerance: float

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -242,7 +243,9 @@ def test_mu_has_the_scale_of_least_expected_error_over_all_dimensions(bits: int)
 
 @given(st.integers(0, 10**6), st.sampled_from([4, 6, 8]), st.booleans(), st.booleans())
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_the_search_finds_what_trying_all_finds(
     monkeypatch: pytest.MonkeyPatch, seed: int, weight_bits: int, tailed: bool, residual: bool

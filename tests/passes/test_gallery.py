@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +92,7 @@ arrays = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(flags=arrays)
 def test_lossless_arrays_give_the_digital_score(small: Compiled, flags: dict[str, object]) -> None:
     graph, _ = small.programmed(**flags)

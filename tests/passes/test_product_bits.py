@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,7 +104,7 @@ bits = st.dictionaries(
 ).filter(lambda found: any(found.get(name, (8, 8))[0] != 0 for name in PRODUCTS))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(chosen=bits)
 def test_the_mean_of_every_item_stays(small: Compiled, chosen: Bits) -> None:
     """Over the queries that it is fitted on, to the rounding of a constant a product."""
@@ -127,7 +128,7 @@ def factor(name: str, product: str, whole: Graph) -> int:
 
 
 @pytest.mark.thorough("other widths stand for these")
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(chosen=bits, encoding=st.sampled_from(["offset", "differential", "twos-complement"]))
 def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> None:
     graph = small.programmed(chosen, encoding=encoding, array="64x64", cell_bits=2)
@@ -180,7 +181,7 @@ def test_a_score_without_any_product_is_refused(small: Compiled) -> None:
         small.programmed(dict.fromkeys(PRODUCTS, (0, None)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     values=st.lists(st.integers(-(1 << 20), 1 << 20), min_size=1, max_size=30),
     width=st.integers(2, 16),

@@ -6,6 +6,7 @@ from functools import cache, partial
 import mpmath
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,7 +207,7 @@ def pairs(draw):
     return square, s, a, ed + draw(st.floats(-50, 30))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(pairs())
 def test_p_and_its_rest_are_a_probability_that_rises_with_b(pair):
     square, s, a, b = pair
@@ -220,7 +221,7 @@ def test_p_and_its_rest_are_a_probability_that_rises_with_b(pair):
     assert 0 < risen < 1.001e-3
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(pairs(), st.randoms(use_true_random=False))
 def test_dimensions_may_come_in_any_order(pair, random):
     square, s, a, b = pair

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import ENCODINGS, FORMS, random_levels, weight_limits, weights_of_form
@@ -116,7 +117,7 @@ def _thresholds(bits: int) -> tuple[int, ...]:
     return tuple(16 * j + 8 + 3 * j % 5 for j in range((1 << bits) - 1))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(crossbars(), st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_conversions_are_those_of_the_contract(
     hardware: Crossbar, rows: int, columns: int, seed: int

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from crossbars import at_steps, crossbar_of
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ def rows_of(op: NoisyMvm, count: int, seed: int = 1) -> np.ndarray:
     references=st.sampled_from(["fixed", "column"]),
     count=st.sampled_from([1, 5, 12, 13]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_noise_is_that_of_the_readable_operation(
     redraw: str,
     seed: int,

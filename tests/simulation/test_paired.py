@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
@@ -78,7 +79,7 @@ def assert_equal(op: CrossbarMvm, limits: tuple[int, int], count: int = 5) -> No
 
 
 @pytest.mark.thorough("more of the same kind")
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.sampled_from(["offset", "offset-flip", "centred", "differential"]),
     st.sampled_from(["unsigned", "twos-complement", "offset"]),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def sample(mean: float, spread: float) -> tuple[FloatArray, FloatArray, FloatArr
     return ed, vd, -30 - 5 * u + v + 0.3 * u * v + 0.2 * u**4 - 0.1 * v**3
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(1, 1000), st.floats(0.02, 0.5))
 def test_a_polynomial_is_found_again(mean: float, share: float) -> None:
     ed, vd, logit = sample(mean, share * mean)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,7 +32,7 @@ def gaussians(seed: int, rows: int, width: int) -> tuple[Tensor, Tensor]:
     return mu, torch.randn(rows, width, generator=generator, dtype=torch.float64).exp()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 5), st.integers(1, 9))
 def test_all_pairs_statistics_equal_the_broadcast_ones(
     seed: int, n: int, m: int, width: int

@@ -322,6 +322,7 @@ def test_an_offset_of_all_scores_is_bias_and_no_verdict(
     assert off.drift.compiled_rows[0].metrics["logit_rmse"] > 24
 
 
+@pytest.mark.thorough("a bundle more")
 def test_a_closed_form_is_a_score_of_its_own(make_bundle: MakeBundle, data: Embeddings) -> None:
     made = make_bundle("closed", None, head="csd", a=0.1, b=5.0)
     report = verify_bundle(
@@ -445,6 +446,7 @@ def test_a_bit_that_differs_fails(
     assert counts["logit"].differing > 0
 
 
+@pytest.mark.thorough("a bundle more")
 def test_many_texts_to_one_video(make_bundle: MakeBundle) -> None:
     made = make_bundle("branches", module=two_branch, calibration=many_texts(20, 4, D, seed=2))
     data = read_data(many_texts(9, 5, D), made.model)
@@ -555,6 +557,7 @@ def test_items_of_one_modality_are_ranked_without_themselves(bundle: Bundle) -> 
     assert any("does not find itself; the others" in note for note in report.notes)
 
 
+@pytest.mark.thorough("reports of other rows; items with labels are in the first tier")
 def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path: Path) -> None:
     data = embeddings_of({"rows": pairs(30, seed=4)["text"]}, "r.npz")
     report = verify_bundle(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from crossbars import mvm
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_crossbars import random_levels
@@ -91,7 +92,7 @@ def noisy_layer(kit: SimpleNamespace, noise: Noise, seed: int, **hardware: Any) 
     redraw=st.sampled_from(["mvm", "cycle", None]),
     without=st.sets(st.sampled_from(["adc", "stuck", "flicker", "drift"])),
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 def test_the_fast_kernel_gives_the_readable_numbers(
     kit: SimpleNamespace,
     seed: int,

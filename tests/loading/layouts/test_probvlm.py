@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
@@ -214,7 +215,7 @@ def test_the_variance_is_within_the_stated_errors(tmp_path: Path) -> None:
         assert (np.abs(lowered["s"] - exact["s"]) <= np.expm1(bound) * exact["s"] + most).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.floats(0.5, 5.0), st.floats(0.5, 5.0))
 def test_the_shape_has_polynomials_on_each_range_within_its_limits(lo: float, hi: float) -> None:
     lo, hi = sorted((lo, hi))
