@@ -12,6 +12,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.bundle_cost import bundle_cost
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.schedule import Resource
+from cimtool.costs.schedule_batch import PARTS, key_of
 from cimtool.costs.schedule_once import once
 from cimtool.costs.schedule_tasks import (
     DIGITAL,
@@ -95,6 +96,29 @@ def test_a_wave_in_groups_takes_the_same_time_of_every_resource(full_size: FullS
                 times[resource] = times.get(resource, 0) + ticks
         held.append(times)
     assert held[0] == held[1]
+
+
+def test_parts_are_tried_until_their_reads_alone_take_as_long(full_size: FullSize) -> None:
+    found = estimated(full_size, "dcim-28nm-isscc23")
+    work = found.work(found.program.text)
+    asked: list[int] = []
+
+    def chosen(*shares: float) -> int:
+        """The parts if the wave takes these shares of its reads with 2, 1, 4 and 8 of them."""
+        of_parts = dict(zip(PARTS, shares, strict=True))
+        asked.clear()
+
+        def length(key: WaveKey) -> float:
+            asked.append(key.parts)
+            return of_parts[key.parts] * work.read_ticks
+
+        return key_of(work, 1, length).parts
+
+    assert chosen(3, 4, 2, 1.5) == 8
+    assert chosen(3, 2.98, 2.99, 2.98) == 2  # none gains a hundredth
+    assert set(asked) == set(PARTS)
+    assert chosen(1, 0.5, 0.5, 0.5) == 2
+    assert set(asked) == {2}  # no schedule is shorter than its reads
 
 
 def place(layer: str, arrays: int) -> Placement:

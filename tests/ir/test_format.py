@@ -189,6 +189,11 @@ def test_limits_are_symmetric_for_numbers_and_full_for_codes() -> None:
     assert adc_limits(8, False) == (0, 255)
 
 
+def test_a_shortened_ratio_is_rounded_half_up() -> None:
+    assert with_fewer_bits(Ratio(2**31 - 1, 40), 2**31 + 2) == Ratio(2**30, 39)
+    assert with_fewer_bits(Ratio(2**31 - 1, 40), 2**30) == Ratio(2**31 - 1, 40)
+
+
 @given(st.integers(1, 2**31 - 1), st.integers(1, 62), st.integers(1, 2**48))
 def test_a_shortened_ratio_fits_and_is_no_shorter_than_it_must(
     multiplier: int, shift: int, magnitude: int
