@@ -96,6 +96,7 @@ FEWER = {
     "--shortlist-dimensions": "8",
     "--weight-bits": "2",
     "--activation-bits": "3",
+    "--layers": "text.mu",
 }
 """Values that options get in place of a page's, so that a command takes a second."""
 ALWAYS = {
@@ -119,6 +120,8 @@ def arguments_of(command: str) -> list[str]:
         words[place : place + 1] = shlex.split(COMMON)
         for option, value in (("--target", "isaac-rram-128"), ("--grid", "weight_bits=8")):
             words += [] if option in words else [option, value]
+    if "handoff" in words and words[0] == "export":
+        words += [] if "--layers" in words else ["--layers", ""]
     for option in ALWAYS.get(words[0], ()):
         words += [] if option in words or SOLVED in words else [option, ""]
     return [program, words[0], *map(smaller, words[:-1], words[1:])]

@@ -36,7 +36,7 @@ def test_no_value_differs(
 @pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_a_thousand_vectors_of_the_reference_bundle(tmp_path: Path) -> None:
     export_bundle(read_bundle(REFERENCE), "handoff", tmp_path / "here")
-    found = counts(run_goal(tmp_path / "here", "random", "OPTIMIZE=-O1").stdout)
+    found = counts(run_goal(tmp_path / "here", "random", "OPTIMIZE=-O2").stdout)
     assert list(found) == TAPS
     assert all(compared >= 100_000 and differ == 0 for compared, differ in found.values())
 
