@@ -115,9 +115,10 @@ class OnOrOff(OptionForm):
 
 @dataclass(frozen=True)
 class MetricLimits(OptionForm):
-    """Numbers by metric; the option may repeat."""
+    """Numbers by metric, of these `names`; the option may repeat."""
 
     metavar: str = "METRIC=VALUE"
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

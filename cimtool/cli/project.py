@@ -85,8 +85,9 @@ def kind_of_value(one: Option) -> ValueKind | None:
             return ValueKind({"anyOf": [TEXT, pair]}, "a file, or a list of two")
         case Many() | Words() | NameList():
             return ValueKind(_list(TEXT), "a list of texts")
-        case MetricLimits():
-            return ValueKind(_table(NUMBER), "a table of numbers by metric")
+        case MetricLimits(_, names):
+            named = {"properties": dict.fromkeys(names, NUMBER), "additionalProperties": False}
+            return ValueKind({"type": "object", **named}, "a table of numbers by metric")
         case GridValues():
             return ValueKind(_table(_list(PLAIN)), "a table of lists of values")
         case KeyValues():
@@ -125,8 +126,11 @@ def fits_schema(value: Any, schema: Schema) -> bool:
                 return False
             return all(fits_schema(one, schema["items"]) for one in value)
         case "object":
-            inner = schema["additionalProperties"]
-            return isinstance(value, dict) and all(fits_schema(x, inner) for x in value.values())
+            others, named = schema["additionalProperties"], schema.get("properties", {})
+            return isinstance(value, dict) and all(
+                (inner := named.get(key, others)) and fits_schema(one, inner)
+                for key, one in value.items()
+            )
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -249,12 +253,20 @@ class Project:
         if key == SETTINGS and isinstance(value, dict):
             overrides_in(self.file)
             return
+        if isinstance(one.form, MetricLimits) and isinstance(value, dict):
+            self._require_known(key, value, one.form.names)
         kind = kind_of_value(one)
         if kind is not None and not fits_schema(value, kind.schema):
             words = f"{kind.expected}, or a table" if key == SETTINGS else kind.expected
             name = value if isinstance(value, str) else ""
             near = nearest(name, one.form.names) if isinstance(one.form, OneName) else ""
             raise CimError(f"{self.file}: {key} = {value_text(value)}: must be {words}{near}")
+
+    def _require_known(self, key: str, table: Mapping[str, Any], names: Sequence[str]) -> None:
+        for name, value in table.items():
+            if name not in names:
+                said = unknown_key(f"{key}.{name}", name, value, names)
+                raise CimError(f"{self.file}: {said}")
 
     def _require_table(self, key: str, value: Any) -> None:
         if not isinstance(value, dict):

@@ -32,6 +32,7 @@ from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelArguments, ModelOptions, ModelSource, Projectors
+from cimtool.reference.limits import LIMITS
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.arguments import TrainingOptions
 from cimtool.verification.options import WithDistractors
@@ -103,7 +104,7 @@ class SweepOptions(
     seed: int = option("Seed of the dies.", at_least=0, default=0, topic=Topic.DIES)
     budget: Mapping[str, float] | None = optional(
         "Limits that the chosen point must keep.",
-        MetricLimits(),
+        MetricLimits(names=LIMITS),
         place="budgets",
     )
     min_yield: float | None = optional(
@@ -137,7 +138,7 @@ class TuneOptions(
     )
     budget: Mapping[str, float] = option(
         "Largest error allowed for the compiled model; repeat for more metrics.",
-        MetricLimits(),
+        MetricLimits(names=LIMITS),
         place="budgets",
     )
     grid: Grid | None = optional(
@@ -178,7 +179,7 @@ class CompareTargetsOptions(ModelOptions, JudgedData, SeenData, VerdictOptions, 
     )
     budget: Mapping[str, float] | None = optional(
         "Limits that a target must keep (r1_loss=0.01).",
-        MetricLimits(),
+        MetricLimits(names=LIMITS),
         place="budgets",
     )
     output: File | None = optional("Folder of results and rows.", DIR, short="o")

@@ -20,7 +20,7 @@ from cimtool.bundle.bundle import BundleLike
 from cimtool.bundle.dies import DrawnOrMeasured
 from cimtool.bundle.options import BundleData, JudgedData, SeenData
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.reference.limits import LIMITED
+from cimtool.reference.limits import LIMITED, LIMITS
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.verification.references import KINDS, ReferenceKind
@@ -67,7 +67,7 @@ class DriftOptions(SeenData, DrawnOrMeasured, GalleryOptions):
     """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
 
     max_drift: Mapping[str, float] | None = optional(
-        "Fail above this value.", MetricLimits(), place="budgets"
+        "Fail above this value.", MetricLimits(names=LIMITS), place="budgets"
     )
     bound: float | None = optional(
         "State the error that this share of pairs stays within (0.95), and the margin of ranks.",
@@ -87,7 +87,7 @@ class VerifyOptions(BundleData, JudgedData, ReferenceOptions, WithDistractors, D
     )
     tolerance: Mapping[str, float] | None = optional(
         "Fail only if surely worse than the baseline by more than this.",
-        MetricLimits(),
+        MetricLimits(names=LIMITS),
         topic=Topic.BUILD_SERVERS,
     )
     report: File | None = optional(
