@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from handoff_runs import TAPS, counts, keep_directed, need_cocotb, run_goal
+from handoff_runs import QUICK, TAPS, counts, keep_directed, need_cocotb, run_goal
 from programs import installed
 
 from cimtool import api
@@ -25,7 +25,7 @@ TIMINGS = (("1", "1"), ("7", "1"), ("random", "1"), ("0", "8"), ("random", "8"))
 
 
 def assert_no_value_differs(handoff: Path, *goal: str) -> None:
-    done = run_goal(handoff, *goal)
+    done = run_goal(handoff, *goal, QUICK)
     found = counts(done.stdout)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert tuple(found) == TAPS

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import counts, handoff_of, list_anew, run_goal, shown_faults
+from handoff_runs import QUICK, counts, handoff_of, list_anew, run_goal, shown_faults
 from programs import installed
 from ranges_apart import with_ranges_apart
 
@@ -26,7 +26,7 @@ TAPS = ["digits", "sums", "codes", "shift_add", "layer_sum", "requantised"]
 def test_no_value_differs(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
-    done = run_goal(handoff_of_kind(kind, tmp_path), "random", "VECTORS=100")
+    done = run_goal(handoff_of_kind(kind, tmp_path), "random", QUICK, "VECTORS=100")
     found = counts(done.stdout)
     assert list(found) == TAPS
     assert all(compared > 1000 and differ == 0 for compared, differ in found.values())
@@ -58,7 +58,7 @@ def test_faults_are_found(handoff: Path) -> None:
     assert sum(name.startswith("an input of") for *_, name in shown) == 2
     assert len(shown) >= 10
     for number, tap, _ in shown:
-        done = run_goal(handoff, "random", "VECTORS=400", f"FAULT={number}")
+        done = run_goal(handoff, "random", QUICK, "VECTORS=400", f"FAULT={number}")
         assert f"fault {number}: found at {tap}\n" in done.stdout
         assert done.returncode != 0
 
@@ -72,7 +72,7 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
     content[int(place)] ^= 1
     (folder / "random" / "layers.bin").write_bytes(content)
     list_anew(folder)
-    done = run_goal(folder, "random", "VECTORS=300")
+    done = run_goal(folder, "random", QUICK, "VECTORS=300")
     found = counts(done.stdout)
     assert {tap: differ > 0 for tap, (_, differ) in found.items()} == {
         "digits": False,
@@ -84,7 +84,9 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
     }
     assert done.returncode != 0
     # The first 256 vectors are the same with every seed.
-    again, other = (run_goal(folder, "random", "VECTORS=300", f"SEED={seed}") for seed in (1, 2))
+    again, other = (
+        run_goal(folder, "random", QUICK, "VECTORS=300", f"SEED={seed}") for seed in (1, 2)
+    )
     assert counts(again.stdout) == found != counts(other.stdout)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, handoff_of, keep_directed, run_goal
+from handoff_runs import KINDS, QUICK, counts, handoff_of, keep_directed, run_goal
 
 from cimtool.demo.data import DemoFiles
 from cimtool.handoff.faults import FAULTS, Fault, faulty
@@ -76,7 +76,7 @@ def test_faults_in_it_and_around_it_are_found(tiny_trunk: DemoFiles, tmp_path: P
     source = faulty(SOURCE.name, SOURCE.read_text("utf-8"), [*FAULTS, *own])
     # In the hand-off's folder, where benches are compiled once.
     (handoff / SOURCE.name).write_text(source, "utf-8")
-    under_test = f"MACRO={SOURCE.name}", "ADAPTER=adapter.sv", "VECTORS=300"
+    under_test = f"MACRO={SOURCE.name}", "ADAPTER=adapter.sv", "VECTORS=300", QUICK
     shutil.copy(FOLDER / "adapter.sv", handoff)
     with (handoff / "sv" / "faults.txt").open("a", encoding="utf-8") as listed:
         for number, one in enumerate(own, len(FAULTS) + 1):
