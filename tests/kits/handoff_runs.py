@@ -48,7 +48,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 PLAIN = "plain"
 SHARED: dict[str, dict[str, object]] = KINDS | {PLAIN: {"array": "24x32"}}
-"""Hand-offs that several files of tests run, of `narrow_trunk`: of each kind, and a plain one."""
+"""Hand-offs that several files of tests run: of each kind, and a plain one."""
 
 
 def handoff_of(
