@@ -26,7 +26,7 @@ from cimtool.ir.program import (
     score_inputs,
 )
 from cimtool.ir.source import Normalization
-from cimtool.ir.tails import Tails, tails_of
+from cimtool.ir.tails import Tails, shape_of, tails_of
 from cimtool.ir.types import numbers_of_item
 from cimtool.passes.base import RIGHT_ROWS, Job, Pass
 from cimtool.simulation.simulator import Features, Runner, Simulator
@@ -123,10 +123,16 @@ def _calibration(graph: Graph, seen: Observed, calibrator: Calibrator) -> Calibr
 
 
 def _tails(seen: Observation) -> Tails:
+    """Tails of a value; they are exponential where a scale for all channels is chosen by them.
+
+    Such a scale clips the widest channel alone, of which the shape common to all says little.
+    """
     most = max(int(TAIL_SHARE * seen.count), LEAST_OF_TAIL)
-    found = tails_of(_largest(seen.tops, most), seen.count)
+    tops = _largest(seen.tops, most)
+    shape = shape_of(tops, _largest(seen.sizes, most)) if seen.sizes.size else 0.0
+    found = tails_of(tops, seen.count, shape)
     threshold, excess = (significant(x, np.ceil) for x in (found.threshold, found.excess))
-    return Tails(found.share, threshold, excess)
+    return Tails(found.share, threshold, excess, float(significant(found.shape, np.ceil)))
 
 
 def _range(lo: Array, hi: Array) -> Range:
@@ -160,13 +166,17 @@ PERCENTILE = 99.99
 MOST_OF_TAIL, LEAST_OF_TAIL, TAIL_SHARE = 64, 8, 0.25
 """The largest numbers of a channel tell its tail: a share of all, and at most and least so many."""
 
+MOST_SIZES = 256
+"""The most rows whose sizes tell how heavy tails are: the largest of the same share."""
+
 
 @dataclass(frozen=True)
 class Observation:
     """A value [n, channels] on some rows: the ends [channels] and the sum of squares.
 
-    Two parts are kept: `largest`, the largest magnitudes of all single numbers in ascending order,
-    and `tops` [k, channels], those of each channel.
+    Three parts are kept: `largest`, the largest magnitudes of all single numbers in ascending
+    order, `tops` [k, channels], those of each channel, and the largest `sizes` [r] of rows, roots
+    of the sums of squares as the layers that read them weigh them.
     """
 
     lo: Array
@@ -175,6 +185,7 @@ class Observation:
     count: int
     largest: Array
     tops: Array
+    sizes: Array
 
     @property
     def mean_squares(self) -> Array:
@@ -204,10 +215,13 @@ def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
             numbers = len(rows) * numbers_of_item(graph.types[name].shape)
             largest[name] = numbers - int(_place(numbers))
     tailed = {*read, *_means(graph)} if calibrator == "tails" else set()
+    gains = {name: _gains(graph, name) for name in tailed.intersection(read)}
 
     def seen(values: dict[str, Array]) -> Observed:
         kept = {
-            name: _seen(value, largest.get(name, 0), MOST_OF_TAIL * (name in tailed))
+            name: _seen(
+                value, largest.get(name, 0), MOST_OF_TAIL * (name in tailed), gains.get(name)
+            )
             for name, value in values.items()
         }
         squares = {
@@ -243,6 +257,17 @@ def _means(graph: Graph) -> Iterator[str]:
             yield graph.by_name[name].inputs[0]
 
 
+def _gains(graph: Graph, name: str) -> FloatArray:
+    """The sum of squares [channels] or [] by which errors of a value's channels count.
+
+    They are those of weights in the layers that read it, and 1 for what else does.
+    """
+    users = [node.op for node in graph.nodes if name in node.inputs]
+    gains = [np.square(op.weight).sum(axis=1) for op in users if isinstance(op, Mvm)]
+    others = float(len(gains) < len(users) or name in graph.outputs.values())
+    return np.asarray(sum(gains, np.asarray(others)))
+
+
 def percentile(seen: Observation, numbers: int) -> float:
     """The PERCENTILE of the magnitudes of all single numbers of a value, between its neighbours."""
     place = _place(numbers)
@@ -255,18 +280,19 @@ def _place(numbers: int) -> float:
     return (numbers - 1) * (PERCENTILE / 100)
 
 
-def _seen(value: Array, largest: int, tops: int) -> Observation:
+def _seen(value: Array, largest: int, tops: int, gains: FloatArray | None) -> Observation:
     size = np.abs(value).ravel() if largest else np.empty(0)
     if largest < len(size):
         size = np.partition(size, len(size) - largest)[-largest:]
     ends = value.min(axis=0), value.max(axis=0)
     squares = np.square(value).sum(axis=0)
     of_channels = _largest(np.abs(value), tops) if tops else value[:0]
-    return Observation(*ends, squares, len(value), size, of_channels)
+    sizes = np.empty(0) if gains is None else np.sqrt((np.square(value) * gains).sum(axis=1))
+    return Observation(*ends, squares, len(value), size, of_channels, _largest(sizes, MOST_SIZES))
 
 
 def _largest(size: Array, count: int) -> Array:
-    """The largest magnitudes [count, channels] of each channel, in any order."""
+    """The largest magnitudes [count, channels] of each channel or [count], in any order."""
     if len(size) <= count:
         return size
     return np.partition(size, len(size) - count, axis=0)[len(size) - count :]
@@ -276,12 +302,14 @@ def _joined(blocks: Sequence[Observation], largest: int) -> Observation:
     """One observation of the rows of all blocks."""
     size = np.sort(np.concatenate([block.largest for block in blocks]))
     tops = np.concatenate([block.tops for block in blocks])
+    sizes = np.concatenate([block.sizes for block in blocks])
     return Observation(
         *_ends([(block.lo, block.hi) for block in blocks]),
         np.sum([block.squares for block in blocks], axis=0),
         sum(block.count for block in blocks),
         size[len(size) - largest :],
         _largest(tops, MOST_OF_TAIL),
+        _largest(sizes, MOST_SIZES),
     )
 
 
