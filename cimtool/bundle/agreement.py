@@ -13,13 +13,15 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
+from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
+from cimtool.ir.format import integer_limits
 from cimtool.ir.heads import Head
 from cimtool.ir.heads.maxsim import tokens_of
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Program, score_inputs
-from cimtool.ir.types import real
+from cimtool.ir.types import integer, real
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ONNX_LAYOUT, ModelCard
 from cimtool.passes.lower import domain_limits
@@ -118,9 +120,22 @@ def _of_arrays(settings: Settings, graph: Graph) -> Iterator[Difference]:
     for name, op in graph.operations(CrossbarMvm).items():
         node = graph.by_name[name]
         own = settings.of_layer(graph.layer(node))
-        said = own.crossbar(own.input_code(graph.types[node.inputs[0]])).to_json()
+        code = _input_code(own, graph, node.inputs[0], op.crossbar.inputs.bits)
+        said = own.crossbar(code).to_json()
         for key, (value, wanted) in _unequal(said, op.crossbar.to_json()):
             yield Difference(f"settings: {key} of {graph.layer(node)}", value, wanted, "")
+
+
+def _input_code(own: Settings, graph: Graph, value: str, found: int) -> InputCode:
+    """The code of a layer's inputs, of as many bits as are `found` if it was tiled for so many.
+
+    It was tiled before converters were fitted, whose limits may leave less to the layers behind.
+    """
+    known = graph.types[value]
+    code = own.input_code(known)
+    _, bits = _stated_bits(own, graph, value)
+    stored = own.input_code(integer(known.shape, *integer_limits(bits, known.signed), 1.0))
+    return replace(code, bits=found) if code.bits <= found <= stored.bits else code
 
 
 def _unequal(
@@ -139,14 +154,17 @@ def _of_bits(settings: Settings, graph: Graph) -> Iterator[Difference]:
     """Mu and the inputs of layers must have the bits that the settings state."""
     for name in graph.operations(CrossbarMvm):
         node = graph.by_name[name]
-        source = graph.by_name.get(node.inputs[0])
-        own = settings.of_layer(graph.layer(node))
-        if source is None or isinstance(source.op, Quantize):
-            said = "input_bits", own.input_bits
-        else:
-            said = "activation_bits", own.activation_bits
+        said = _stated_bits(settings.of_layer(graph.layer(node)), graph, node.inputs[0])
         yield from _of_store(graph, node.inputs[0], *said)
     yield from _of_store(graph, graph.outputs["mu"], "feature_bits", settings.stored_bits("mu"))
+
+
+def _stated_bits(own: Settings, graph: Graph, value: str) -> tuple[str, int]:
+    """The key that has the bits of a value which a layer reads, and the bits."""
+    source = graph.by_name.get(value)
+    if source is None or isinstance(source.op, Quantize):
+        return "input_bits", own.input_bits
+    return "activation_bits", own.activation_bits
 
 
 def _of_store(graph: Graph, value: str, key: str, stated: int) -> Iterator[Difference]:

@@ -22,7 +22,7 @@ LEAST_SHAPE = -1.0
 """That of numbers that are uniform up to an end."""
 
 SPREAD_OF_SHAPES = 0.2
-"""How far shapes lie from 0, that of an exponential, as supposed before any row is seen."""
+"""The spread of shapes around 0, that of an exponential, as supposed before any row is seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +116,8 @@ def _excesses(largest: FloatArray) -> FloatArray:
     Columns without any are left out.
     """
     excess = np.sort(largest, axis=0)[1:] - largest.min(axis=0)
-    live = excess.any(axis=0)
-    return np.asarray(excess[:, live] / excess[:, live].mean(axis=0))
+    excess = excess[:, excess.any(axis=0)]
+    return np.asarray(excess / excess.mean(axis=0)) if excess.size else excess
 
 
 def _shape(excesses: FloatArray) -> float:

@@ -41,7 +41,7 @@ def compiled(files: DemoFiles, folder: Path, **flags: object) -> Path:
 def made(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Bundles: compiled for the memory and for a hybrid score, and programmed with `eval`."""
     folder = tmp_path_factory.mktemp("programmed")
-    flags = {"target": "isaac-rram-128", "adc_bits": 4}
+    flags = {"target": "isaac-rram-128", "adc_bits": 4, "calibrator": "minmax"}
     memory = compiled(small_trunk, folder / "memory", score_mapping="in-memory", **flags)
     hybrid = compiled(
         small_trunk, folder / "hybrid", score_mapping="hybrid", shortlist=LENGTH, **flags

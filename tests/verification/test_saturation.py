@@ -240,7 +240,7 @@ def test_rows_whose_input_clips_are_counted_and_the_worst_is_named(bundle: Bundl
     rows = pairs(20, seed=3)
     text, video = clipped_rows(bundle.program, embeddings_of(rows))
     assert (text.of, text.large, video.of, video.large) == (20, 0, 20, 0)
-    rows["video"][[3, 7]] *= [[6], [9]]
+    rows["video"][[3, 7]] *= [[6], [12]]
     found = clipped_rows(bundle.program, embeddings_of(rows))
     assert found[0] == text
     (_, video) = found
