@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from snapshots import CHECKPOINTS
 
 from cimtool import api
+from cimtool.bundle.agreement import program_differences
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.program import Builder, Node, rewrite_each
 
 
 @pytest.mark.parametrize("coeff", [(-0.5, 1e-20), (-0.5, 1e-310), (1e-30, 1e-30), (1e-320, 1e-320)])
@@ -40,8 +43,20 @@ def test_converters_may_leave_fewer_bits_than_a_layer_was_tiled_for(tmp_path: Pa
         CHECKPOINTS / "autoencoder.pth", calibration={"rows": rows, "labels": labels},
         target="neurram-rram-130nm", adc_bits=6, output=tmp_path / "bundle",
     )  # fmt: skip
-    graph = read_bundle(made.folder).program.text
-    node = graph.by_name["mu"]
-    assert graph.types[node.inputs[0]].hi.max() < 128
-    assert isinstance(node.op, CrossbarMvm)
-    assert node.op.crossbar.inputs.bits == 8
+    bundle = read_bundle(made.folder)
+    program, op = bundle.program, bundle.program.text.by_name["mu"].op
+    assert program.text.types["act1.stored"].hi.max() < 128
+    assert isinstance(op, CrossbarMvm)
+    assert op.crossbar.inputs.bits == 8
+    for bits, wrong in ((6, True), (7, False), (8, False), (9, True)):
+        crossbar = replace(op.crossbar, inputs=replace(op.crossbar.inputs, bits=bits))
+        driven = replace(op, stored=replace(op.stored, crossbar=crossbar))
+
+        def changed(builder: Builder, op: CrossbarMvm, node: Node, inputs: tuple[str, ...]) -> str:
+            return builder.add(node.name, driven if node.name == "mu" else op, *inputs)  # noqa: B023
+
+        text = rewrite_each(program.text, CrossbarMvm, changed)
+        forged = program.with_projectors(text, program.video)
+        differences = program_differences(bundle.model, bundle.settings, forged, "program.json")
+        found = [one.key for one in differences if one.key.endswith("text.mu")]
+        assert found == ["settings: inputs.bits of text.mu"] * wrong, bits

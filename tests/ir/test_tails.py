@@ -77,6 +77,18 @@ def test_rows_that_are_far_out_as_a_whole_make_tails_heavier() -> None:
     assert of(light) < 0 < 0.1 < of(heavy)
 
 
+def test_sizes_of_rows_count_by_how_many_there_are() -> None:
+    """Lighter ones change nothing; what heavier ones add is drawn towards the channels' shape."""
+    rng = np.random.default_rng(2)
+    top, heavy = pareto(rng, -0.05, (64, 200)), pareto(rng, 0.3, (256,))
+    ends = np.linspace(1, 2, 256)
+    own = (shape_of(top, ends) - 1 / 64) * (256 + 25) / 256
+    assert own == pytest.approx(-0.05, abs=0.02)
+    whole = (shape_of(heavy[:, None], ends) - 1 / 256) * (256 + 25) / 256
+    added = shape_of(top, heavy) - shape_of(top, ends)
+    assert added == pytest.approx((whole - own) * (256 / (256 + 25)) ** 2)
+
+
 def test_no_tail_ends_before_a_number_that_was_seen() -> None:
     rng = np.random.default_rng(0)
     top = rng.uniform(1, 2, (64, 20))

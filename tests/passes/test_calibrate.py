@@ -13,7 +13,8 @@ from small_models import passed
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program
-from cimtool.passes.calibrate import LEAST_OF_TAIL, MOST_OF_TAIL, significant
+from cimtool.ir.tails import shape_of
+from cimtool.passes.calibrate import LEAST_OF_TAIL, MOST_OF_TAIL, MOST_SIZES, significant
 from cimtool.simulation.simulator import Simulator
 
 
@@ -131,6 +132,25 @@ def test_tails_are_those_of_the_largest_numbers_of_a_channel(
         excess = (largest - largest[0])[1:].mean(axis=0)
         for seen, wanted in ((found.threshold, largest[0]), (found.excess, excess)):
             assert np.all((seen >= wanted * (1 - 1e-12)) & (seen <= wanted * (1 + 2.0**-9))), name
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(20, LEAST_OF_TAIL), (48, 12), (2000, MOST_SIZES)])
+def test_the_shape_of_tails_is_that_of_rows_as_layers_weigh_them(
+    models: SimpleNamespace, rows: int, sizes: int
+) -> None:
+    rng = np.random.default_rng(4)
+    data = rng.normal(size=(2, rows, models.data.shape[2])) * np.exp(rng.normal(size=(2, rows, 1)))
+    made = calibrated(models, models.small, data)
+    graph, names = made.text, ["x", "relu1", "relu2"]
+    values = Simulator(made).values("text", data[0].astype(np.float32), names)
+    for name in names:
+        readers = [node.op for node in graph.nodes if name in node.inputs]
+        gains = sum(np.square(op.weight).sum(axis=1) for op in readers if isinstance(op, Mvm))
+        weighed = np.sort(np.sqrt(np.square(values[name]) @ gains))[-sizes:]
+        most = min(max(rows // 4, LEAST_OF_TAIL), MOST_OF_TAIL)
+        wanted = shape_of(np.sort(np.abs(values[name]), axis=0)[-most:], weighed)
+        assert graph.calibration.tails[name].shape == pytest.approx(wanted, rel=2.0**-8), name
+    assert graph.calibration.tails["mu"].shape == 0
 
 
 def test_only_the_calibrator_of_tails_keeps_them(models: SimpleNamespace) -> None:
