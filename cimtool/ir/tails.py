@@ -1,7 +1,7 @@
 """Tails: how far the numbers of a value reach beyond the rows that were seen.
 
 Above a high threshold the excesses of nearly any distribution have a generalised Pareto form
-(Pickands 1975), whose shape says whether the tail ends or is heavier than an exponential.
+(Pickands 1975), whose shape says how much heavier than an exponential the tail is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tails:
 
     It holds above the threshold, where `scale = (1 - shape) excess`; with shape 0 it is
     `share exp(-(l - threshold) / excess)`. `threshold` and `excess` (the mean excess over it) are
-    [channels]. Channels have one shape: a single one is too few numbers to tell it.
+    [channels]. Channels have one shape, of at least 0: one by itself has too few numbers to tell.
     """
 
     share: float
@@ -80,9 +80,8 @@ class Tails:
         reached = (limit - self.threshold) / excess
         if self.shape == 0:
             return np.exp(-reached), np.ones(reached.shape)
-        grown = np.maximum(self.shape * reached / (1 - self.shape), -1.0)
-        with np.errstate(divide="ignore"):
-            return np.exp(-np.log1p(grown) / self.shape), 1 + grown
+        grown = self.shape * reached / (1 - self.shape)
+        return np.exp(-np.log1p(grown) / self.shape), 1 + grown
 
 
 def tails_of(largest: FloatArray, count: int, shape: float = 0.0) -> Tails:
@@ -100,35 +99,26 @@ def shape_of(largest: FloatArray, of_rows: FloatArray) -> float:
     among magnitudes, which are no independent numbers. r rows know a shape to about `1 / sqrt(r)`
     (Hosking and Wallis 1987), so the rows' is drawn towards the channels', and both towards 0. That
     each channel's mean excess is known from k numbers makes an exponential one of shape `1 / k`.
-    No tail ends before a number that was seen.
+    A tail that seems to end is taken for an exponential: parts of a row that clip together add up
+    in a layer, which costs more than the steps that a shorter range saves.
     """
-    channels = _excesses(largest)
-    own, whole = _shape(channels), _shape(_excesses(of_rows[:, None]))
+    own, whole = _shape(largest), _shape(of_rows[:, None])
     weight = len(of_rows) / (len(of_rows) + SPREAD_OF_SHAPES**-2)
     shape = weight * (own + weight * max(whole - own, 0)) + 1 / len(largest)
-    ends = -1 / max(float(channels.max(initial=0.0)) - 1, 1)
-    return float(np.clip(shape, ends, LARGEST_SHAPE))
+    return min(max(shape, 0.0), LARGEST_SHAPE)
 
 
-def _excesses(largest: FloatArray) -> FloatArray:
-    """Excesses [k - 1, live] over the least of each column [k, n], ascending, with the mean 1.
+def _shape(largest: FloatArray) -> float:
+    """The shape of the excesses over the least of each column [k, n], by L-moments (Hosking 1990).
 
-    Columns without any are left out.
+    In units of its mean, the second L-moment, half of the mean difference between two numbers, is
+    `1 / (2 - shape)` of a generalised Pareto distribution. Columns without excess are left out.
     """
     excess = np.sort(largest, axis=0)[1:] - largest.min(axis=0)
     excess = excess[:, excess.any(axis=0)]
-    return np.asarray(excess / excess.mean(axis=0)) if excess.size else excess
-
-
-def _shape(excesses: FloatArray) -> float:
-    """The shape of columns whose mean is 1, by their second L-moment (Hosking 1990).
-
-    It is half of the mean difference between two numbers, of a generalised Pareto distribution
-    `1 / (2 - shape)`.
-    """
-    count = len(excesses)
-    if count < 2 or excesses.size == 0:
+    count = len(excess)
+    if count < 2 or excess.size == 0:
         return 0.0
     weights = (2 * np.arange(count) - count + 1) / (count * (count - 1))
-    second = float((weights @ excesses).mean())
+    second = float((weights @ (excess / excess.mean(axis=0))).mean())
     return 2 - 1 / max(second, 1 / (2 - LEAST_SHAPE))

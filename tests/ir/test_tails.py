@@ -16,7 +16,7 @@ Positive = st.floats(1e-6, 1e6)
     st.floats(1 / 64, 1),
     st.lists(st.tuples(Positive, Positive), min_size=1, max_size=5),
     st.integers(2, 16),
-    st.floats(-1, 0.4),
+    st.floats(0, 0.4),
 )
 def test_no_other_limit_has_a_smaller_expected_error(
     share: float, channels: list[tuple[float, float]], bits: int, shape: float
@@ -48,7 +48,7 @@ def test_clipping_errs_as_it_does_of_an_exponential_tail(limit: float) -> None:
     np.testing.assert_allclose(found.clipped(np.array([limit])), excess, rtol=0.1)
 
 
-@pytest.mark.parametrize("shape", [-0.5, -0.1, 0.1, 0.25])
+@pytest.mark.parametrize("shape", [0.1, 0.25])
 def test_clipping_errs_as_it_does_of_a_tail_of_any_shape(shape: float) -> None:
     numbers = pareto(np.random.default_rng(0), shape, (1_000_000, 1))
     found = tails_of(np.sort(numbers, axis=0)[-len(numbers) // 4 :], len(numbers), shape)
@@ -58,7 +58,7 @@ def test_clipping_errs_as_it_does_of_a_tail_of_any_shape(shape: float) -> None:
         np.testing.assert_allclose(found.clipped(limit), excess, rtol=0.05)
 
 
-@pytest.mark.parametrize("shape", [-0.5, -0.2, 0.2, 0.4])
+@pytest.mark.parametrize("shape", [0.1, 0.2, 0.35])
 def test_the_shape_is_found_where_numbers_are_many(shape: float) -> None:
     rng = np.random.default_rng(0)
     top, sizes = pareto(rng, shape, (4000, 100)), pareto(rng, shape, (4000,))
@@ -74,38 +74,34 @@ def test_rows_that_are_far_out_as_a_whole_make_tails_heavier() -> None:
         sizes = np.sort(np.sqrt(np.square(rows).sum(axis=1)))[-256:]
         return shape_of(np.sort(np.abs(rows), axis=0)[-64:], sizes)
 
-    assert of(light) < 0 < 0.1 < of(heavy)
+    assert of(light) == 0
+    assert of(heavy) > 0.1
 
 
 def test_sizes_of_rows_count_by_how_many_there_are() -> None:
     """Lighter ones change nothing; what heavier ones add is drawn towards the channels' shape."""
     rng = np.random.default_rng(2)
-    top, heavy = pareto(rng, -0.05, (64, 200)), pareto(rng, 0.3, (256,))
+    top, heavy = pareto(rng, 0.1, (64, 200)), pareto(rng, 0.3, (256,))
     ends = np.linspace(1, 2, 256)
     own = (shape_of(top, ends) - 1 / 64) * (256 + 25) / 256
-    assert own == pytest.approx(-0.05, abs=0.02)
+    assert own == pytest.approx(0.1, abs=0.02)
     whole = (shape_of(heavy[:, None], ends) - 1 / 256) * (256 + 25) / 256
     added = shape_of(top, heavy) - shape_of(top, ends)
     assert added == pytest.approx((whole - own) * (256 / (256 + 25)) ** 2)
 
 
-def test_no_tail_ends_before_a_number_that_was_seen() -> None:
-    rng = np.random.default_rng(0)
-    top = rng.uniform(1, 2, (64, 20))
-    top[5, 3] = 7.0
-    tails = tails_of(top, 512, shape_of(top, rng.uniform(1, 2, 64)))
-    assert tails.shape < 0
-    assert tails.clipped(np.full(20, 6.9))[3] > 0
+def test_a_tail_that_ends_is_taken_for_an_exponential() -> None:
+    top = np.linspace(1, 2, 64)[:, None]
+    assert shape_of(top, top[:, 0]) == 0
 
 
-def test_few_rows_leave_the_tail_nearly_exponential() -> None:
-    """Eight numbers a channel make it heavier by 1 / 8; their own, -1, counts for a quarter."""
-    top = np.linspace(1, 2, 8)[:, None]
-    assert shape_of(top, top[:, 0]) == pytest.approx(-8 / (8 + 25) + 1 / 8)
+def test_few_numbers_make_an_exponential_tail_heavier() -> None:
+    drawn = np.random.default_rng(0).exponential(size=(8, 2000))
+    assert shape_of(drawn, np.linspace(1, 2, 8)) == pytest.approx(1 / 8, abs=0.02)
 
 
 DRAWN = {
-    "normal": (lambda rng, size: rng.normal(size=size), 1.0),
+    "normal": (lambda rng, size: rng.normal(size=size), 1.05),
     "laplace": (lambda rng, size: rng.laplace(size=size), 1.0),
     "student 5": (lambda rng, size: rng.standard_t(5, size), 1.0),
     "student 3": (lambda rng, size: rng.standard_t(3, size), 0.9),
@@ -113,7 +109,7 @@ DRAWN = {
         lambda rng, size: rng.normal(size=size) * np.sqrt(4 / rng.chisquare(4, (size[0], 1))),
         0.9,
     ),
-    "uniform": (lambda rng, size: rng.uniform(-1, 1, size), 1.25),
+    "uniform": (lambda rng, size: rng.uniform(-1, 1, size), 1.5),
 }
 """Distributions, and the most that limits by tails may err as a share of those by the ends seen."""
 
