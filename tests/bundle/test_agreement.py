@@ -35,7 +35,7 @@ def test_terms_that_vanish_leave_a_bundle_that_is_read(
 
 
 def test_converters_may_leave_fewer_bits_than_a_layer_was_tiled_for(tmp_path: Path) -> None:
-    """What the first layer gives then needs 7 bits; the arrays behind it are driven with 8."""
+    """The first layer then gives numbers of 7 bits; the arrays behind it are driven with 8."""
     labels = np.arange(64) % 4
     rows = np.random.RandomState(9).normal(size=(4, 12))[labels]
     rows = (rows + np.random.RandomState(0).normal(size=rows.shape)).astype(np.float32)

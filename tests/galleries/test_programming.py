@@ -257,7 +257,7 @@ def test_a_gallery_beyond_onnx_is_refused(
     # With two devices a value, and 3-bit converters that round, each digit takes a byte instead.
     coarse = compiled(
         made.files, tmp_path / "b", target="hermes-pcm-14nm", score_mapping="in-memory",
-        adc_bits=3, cell_bits=4,
+        adc_bits=3, cell_bits=4, calibrator="minmax",
     )  # fmt: skip
     monkeypatch.setattr(programmed, "ONNX_LIMIT", 16 * (2 + 2 + 4 + 4) * ITEMS - 1)
     with pytest.raises(CimError, match=r"gallery: 40 items take .* in ONNX .* at most 39 items"):
