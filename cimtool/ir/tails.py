@@ -120,5 +120,7 @@ def _shape(largest: FloatArray) -> float:
     if count < 2 or excess.size == 0:
         return 0.0
     weights = (2 * np.arange(count) - count + 1) / (count * (count - 1))
-    second = float((weights @ (excess / excess.mean(axis=0))).mean())
+    # No matrix product, whose last bits depend on the number of threads.
+    seconds = (weights[:, None] * excess).sum(axis=0) / excess.mean(axis=0)
+    second = float(seconds.mean())
     return 2 - 1 / max(second, 1 / (2 - LEAST_SHAPE))
