@@ -249,7 +249,7 @@ def test_a_layer_norm_is_within_the_stated_error(models: SimpleNamespace, op: La
 def test_a_curve_on_hardware_is_what_the_simulator_says(
     models: SimpleNamespace, op: Op, first: bool, target: str
 ) -> None:
-    job = models.job(*models.data, target=target)
+    job = models.job(*models.data, target=target, calibrator="minmax")
     built = compile_program(curved(op, 2.0, first), job, lambda line: None)
     lowered = next(stage.program for stage in built if stage.name == "lowered")
     final = built[-1].program
