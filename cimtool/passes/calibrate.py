@@ -215,7 +215,7 @@ def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
             numbers = len(rows) * numbers_of_item(graph.types[name].shape)
             largest[name] = numbers - int(_place(numbers))
     tailed = {*read, *_means(graph)} if calibrator == "tails" else set()
-    gains = {name: _gains(graph, name) for name in tailed.intersection(read)}
+    gains = {name: gains_of(graph, name) for name in tailed.intersection(read)}
 
     def seen(values: dict[str, Array]) -> Observed:
         kept = {
@@ -257,15 +257,15 @@ def _means(graph: Graph) -> Iterator[str]:
             yield graph.by_name[name].inputs[0]
 
 
-def _gains(graph: Graph, name: str) -> FloatArray:
-    """The sum of squares [channels] or [] by which errors of a value's channels count.
+def gains_of(graph: Graph, name: str) -> FloatArray:
+    """The gains [channels] or [] by which squared errors of a value's channels count.
 
-    They are those of weights in the layers that read it, and 1 for what else does.
+    They are sums of squared weights of the layers that read it. A value that is carried past the
+    layers, into a residual sum, brings its error there as it is: 1 more.
     """
     users = [node.op for node in graph.nodes if name in node.inputs]
     gains = [np.square(op.weight).sum(axis=1) for op in users if isinstance(op, Mvm)]
-    others = float(len(gains) < len(users) or name in graph.outputs.values())
-    return np.asarray(sum(gains, np.asarray(others)))
+    return np.asarray(sum(gains, np.asarray(float(len(gains) < len(users)))))
 
 
 def percentile(seen: Observation, numbers: int) -> float:

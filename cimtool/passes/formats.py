@@ -21,7 +21,7 @@ from cimtool.ir.program import Builder, Graph, Node
 from cimtool.ir.tails import Tails
 from cimtool.ir.types import Type, exact_bounds
 from cimtool.passes.base import Job
-from cimtool.passes.calibrate import SIGNIFICANT_BITS, significant
+from cimtool.passes.calibrate import SIGNIFICANT_BITS, gains_of, significant
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
@@ -136,10 +136,7 @@ def layer_input_format(
     if len(readers) < len(users):  # sums and products count in units that shifts bring together
         relatives = [np.exp2(np.ceil(np.log2(one))) for one in relatives]
     mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
-    # A value that is carried past the layers, into a residual sum, brings its error there as it is.
-    gains = np.full(top.shape, float(len(users) > len(readers)))
-    for weight, _ in readers:
-        gains += np.square(weight).sum(axis=1)
+    gains = gains_of(graph, node_name)
     best, least = None, (np.inf, 0)
     for turn, relative in enumerate(relatives):
         covered = float((limits / relative).max()) or 1.0
