@@ -112,10 +112,13 @@ def _shape(largest: FloatArray) -> float:
     """The shape of the excesses over the least of each column [k, n], by L-moments (Hosking 1990).
 
     In units of its mean, the second L-moment, half of the mean difference between two numbers, is
-    `1 / (2 - shape)` of a generalised Pareto distribution. Columns without excess are left out.
+    `1 / (2 - shape)` of a generalised Pareto distribution. Columns without excess are left out, and
+    those that reach down to 0: a ReLU that is nearly always 0 has zeros among its largest numbers,
+    and next to them any other looks far out.
     """
-    excess = np.sort(largest, axis=0)[1:] - largest.min(axis=0)
-    excess = excess[:, excess.any(axis=0)]
+    threshold = largest.min(axis=0)
+    excess = np.sort(largest, axis=0)[1:] - threshold
+    excess = excess[:, (threshold > 0) & excess.any(axis=0)]
     count = len(excess)
     if count < 2 or excess.size == 0:
         return 0.0

@@ -95,6 +95,17 @@ def test_a_tail_that_ends_is_taken_for_an_exponential() -> None:
     assert shape_of(top, top[:, 0]) == 0
 
 
+def test_channels_that_are_nearly_always_0_do_not_make_the_others_heavier() -> None:
+    """Without a channel that reaches above 0 in k rows there is nothing to tell a shape from."""
+    rng = np.random.default_rng(3)
+    alive, ends = rng.exponential(size=(64, 200)) + 1, np.linspace(1, 2, 256)
+    dead = rng.exponential(size=(64, 200)) * (rng.random((64, 200)) < 0.1)
+    assert dead.min(axis=0).max() == 0
+    assert shape_of(np.hstack([alive, dead]), ends) == shape_of(alive, ends)
+    assert shape_of(dead, ends) == 1 / 64
+    assert shape_of(dead + 1, ends) > 0.3
+
+
 def test_few_numbers_make_an_exponential_tail_heavier() -> None:
     drawn = np.random.default_rng(0).exponential(size=(8, 2000))
     assert shape_of(drawn, np.linspace(1, 2, 8)) == pytest.approx(1 / 8, abs=0.02)
