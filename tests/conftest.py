@@ -302,6 +302,7 @@ def small_bundle(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactor
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="isaac-rram-128",
         output=folder,
         adc_bits=4,

@@ -39,6 +39,7 @@ def test_modules_and_arrays_compile_to_what_their_files_do(
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="ideal",
         output=tmp_path / "files",
     )
@@ -46,6 +47,7 @@ def test_modules_and_arrays_compile_to_what_their_files_do(
         (towers.text_proj, towers.video_proj),
         read_polynomial(small_trunk.poly),
         calibration=arrays(small_trunk.calibration),
+        drift="given",
         target="ideal",
         output=tmp_path / "objects",
     )
@@ -80,6 +82,7 @@ def test_prepare_writes_nothing(
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="ideal",
     )
     assert compilation.folder == Path("exports/projectors@ideal")

@@ -21,6 +21,7 @@ def compiled(target: str, files: DemoFiles, folder: Path, **choices: object) -> 
         files.projectors,
         files.poly,
         calibration=files.calibration,
+        drift="given",
         target=target,
         output=folder / target,
         **choices,

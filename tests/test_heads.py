@@ -25,6 +25,7 @@ from cimtool.ir.arithmetic import plus
 from cimtool.ir.heads import Head
 from cimtool.ir.heads.base import distance
 from cimtool.ir.heads.points import Euclidean
+from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
 from cimtool.ir.types import Type
@@ -76,6 +77,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
             (module(layout), module(layout)),
             head=head,
             calibration=rows(layout, 64, 0),
+            drift="given",
             target=target,
             output=tmp_path_factory.mktemp("heads") / head,
             **HEADS.get(head, {}),
@@ -95,6 +97,26 @@ def test_no_value_of_the_c_model_differs(
     compared, wrong = differing(tmp_path / "handoff")
     assert compared > 3_000
     assert wrong == 0
+
+
+def test_layers_that_read_an_embedding_in_several_bits_are_handed_off(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    """A row of codes has those of each store: of two layers, and of the sum past them."""
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[layers."*.mu_proj.0"]\nactivation_bits = 11\n')
+    bundle = compiled("csd", "two-branch", settings=settings)
+    bits = [
+        bundle.program.text.types[name].bits for name in bundle.program.text.operations(Quantize)
+    ]
+    assert sorted(bits) == [8, 11, 16]
+    export_bundle(bundle, "handoff", tmp_path / "handoff")
+    compared, wrong = differing(tmp_path / "handoff")
+    assert compared > 3_000
+    assert wrong == 0
+    export_bundle(bundle, "testvectors", tmp_path / "vectors")
+    found = {file.name for file in (tmp_path / "vectors").glob("text.codes*.npy")}
+    assert found == {"text.codes.npy", "text.codes_2.npy", "text.codes_3.npy"}
 
 
 @pytest.mark.thorough(
@@ -264,7 +286,7 @@ def points(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("head", ["cosine", "euclidean"])
 def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_path: Path) -> None:
     bundle = api.compile(
-        points, head=head, calibration=rows("trunk", 64, 0), target="isaac-rram-128",
+        points, head=head, calibration=rows("trunk", 64, 0), drift="given", target="isaac-rram-128",
         output=tmp_path / "bundle",
     )  # fmt: skip
     report = api.verify(bundle.folder, rows("trunk", 40, 7), report=tmp_path / "report")
@@ -277,9 +299,11 @@ def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_pat
 def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
     data = rows("trunk", 8, 0)
     with pytest.raises(CimError, match="no head is named; expected head cosine or euclidean"):
-        api.prepare(points, calibration=data, target="ideal")
+        api.prepare(points, calibration=data, drift="given", target="ideal")
     with pytest.raises(CimError, match='head "csd" needs a variance, and the text projector'):
-        api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data, target="ideal")
+        api.prepare(
+            points, head="csd", a=0.1, b=0.0, calibration=data, drift="given", target="ideal"
+        )
 
 
 @pytest.mark.thorough("each head; one is in the first tier", quick=("csd]",))

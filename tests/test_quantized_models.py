@@ -96,7 +96,10 @@ def own_runtimes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def compiled(file: Path, data: Path) -> tuple[Graph, Graph]:
     """The lowered and the quantized graph of a file."""
-    stages = {s.name: s.program for s in prepare((file, file), calibration=data, **IDEAL).stages}
+    stages = {
+        s.name: s.program
+        for s in prepare((file, file), calibration=data, drift="given", **IDEAL).stages
+    }
     return stages["lowered"].text, stages["quantized"].text
 
 
@@ -172,7 +175,7 @@ def test_both_formats_of_brevitas_are_one_model(data: Path) -> None:
 def mixed(data: Path) -> Compilation:
     """Weights of 4 bits for texts, zero points for videos."""
     files = GOLDEN / "brevitas-qcdq.onnx", GOLDEN / "torchao-pt2e.onnx"
-    return prepare(files, calibration=data, target=TARGETS[0], **OPTIONS)
+    return prepare(files, calibration=data, drift="given", target=TARGETS[0], **OPTIONS)
 
 
 def test_layers_have_the_bits_of_their_file(mixed: Compilation) -> None:
@@ -195,7 +198,7 @@ def test_layers_have_the_bits_of_their_file(mixed: Compilation) -> None:
 def test_no_value_differs(data: Path, tmp_path: Path, target: str) -> None:
     files = GOLDEN / "brevitas-qcdq.onnx", GOLDEN / "torchao-pt2e.onnx"
     bundle = api.compile(
-        files, calibration=data, target=target, output=tmp_path / "bundle", **OPTIONS
+        files, calibration=data, drift="given", target=target, output=tmp_path / "bundle", **OPTIONS
     )
     counts = api.verify(bundle.folder, unseen(tmp_path), report=tmp_path / "report").checks.bits
     assert {"ONNX Runtime", "the NumPy reference"} <= {count.implementation for count in counts}
@@ -355,7 +358,7 @@ def test_codes_in_other_places_are_what_a_layer_reads(
     data: Path, tmp_path: Path, steps: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> None:
     file, x = over_tokens(tmp_path / "tokens.onnx", steps), rows(300, 7)
-    built = prepare((file, file), calibration=data, target="ideal", head="cosine")
+    built = prepare((file, file), calibration=data, drift="given", target="ideal", head="cosine")
     (note,) = (note for note in built.notes if "trained integers" in note)
     assert "text.h (8 x " in note
     quantized = {s.name: s.program for s in built.stages}["quantized"].text

@@ -57,6 +57,7 @@ def build(folder: Path) -> Bundle:
                 "poly.json",
                 calibration="calibration.npz",
                 target="isaac-rram-128",
+                drift="given",
                 output=folder,
                 adc_bits=ADC_BITS,
             )

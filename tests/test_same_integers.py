@@ -197,6 +197,7 @@ class Case:
             "poly": poly if poly.exists() and "head" not in self.flags else None,
             "calibration": alone if self.model in ONE_MODALITY else rows,
             "target": file_of(self.target, OWN_TARGETS, "", folder),
+            "drift": "given",
             **self.flags,
         }
 

@@ -123,7 +123,7 @@ def test_no_value_differs(model: str, target: str, trained: Trained) -> None:
     projectors, poly = trained(model)
     sigmoid = SIGMOID if model == "variational-autoencoder" else {}
     compilation = api.prepare(
-        projectors, poly, calibration=data(model, 0), target=target, **sigmoid
+        projectors, poly, calibration=data(model, 0), drift="given", target=target, **sigmoid
     )
     program = compilation.stages[-1].program
     unseen = api.read_data(data(model, 1), compilation.model)

@@ -15,8 +15,6 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 
 LEAST, GIVEN, SAMPLES = "least", "given", "mc"
-DEFAULT_ROWS = 256
-"""Calibration rows of each modality from which bits that nobody gave are chosen."""
 
 MOST_SAMPLES = 1000
 """Samples whose error is measured: the time grows with their square."""

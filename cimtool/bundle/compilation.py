@@ -18,7 +18,6 @@ from cimtool.base.options import DIR, FILE, OnOrOff, Topic, Word, option, option
 from cimtool.base.progress import Say, silent
 from cimtool.base.threads import one_blas_thread
 from cimtool.bundle.bit_choice import (
-    DEFAULT_ROWS,
     ERRORS,
     GIVEN,
     LEAST,
@@ -303,9 +302,6 @@ def _chosen_by_default(
     """The bits of least error at the cost of the settings; those of the settings if none can be."""
     if start.settings.score_mapping != "digital":
         return ChosenBits(start.settings, ())
-    if min(len(data.text), len(data.video)) < DEFAULT_ROWS:
-        said = f"bits are those of the target: to choose them needs {DEFAULT_ROWS} calibration rows"
-        return ChosenBits(start.settings, (said,))
     try:
         chooser = BitChooser.named("solved", "drift")
         return chooser.choose(DriftGoal.of(LEAST), model, data, start, say)

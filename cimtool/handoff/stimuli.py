@@ -150,12 +150,13 @@ def end_to_end(
 def embedding_rows(
     graph: Graph, inputs: Embeddings | None, count: int, turns: bool
 ) -> tuple[IntArray, Array]:
-    """Codes [n, width] of embeddings, and the rows that are quantised to them.
+    """Codes [n, codes] of embeddings, and the rows [n, width] that are quantised to them.
 
-    First rows with one code: 0, the highest, the lowest. With `turns`, a row that alternates
-    between the ends. Then `count` random rows, and the first `count` rows of `inputs` if given.
+    Codes of several stores come one after another. First rows with one code: 0, the highest, the
+    lowest. With `turns`, a row that alternates between the ends. Then `count` random rows, and the
+    first `count` rows of `inputs` if given; at last the ends of further stores.
     """
-    (name, op), *_ = graph.operations(Quantize).items()
+    (name, op), *others = input_stores(graph).items()
     width, rng = graph.extent(name), np.random.default_rng(SEED)
     rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
     if turns:
@@ -164,7 +165,21 @@ def embedding_rows(
     codes = np.stack(rows)
     if inputs is not None:
         codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:count])])
-    return codes, (codes * op.scale).astype(np.float32)
+    x = (codes * op.scale).astype(np.float32)
+    for _, other in others:
+        ends = np.stack([np.full(width, code) * other.scale for code in (other.hi, other.lo)])
+        x = np.concatenate([x, ends.astype(np.float32)])
+    return np.concatenate([one.run(x) for one in (op, *(other for _, other in others))], axis=1), x
+
+
+def input_stores(graph: Graph) -> dict[str, Quantize]:
+    """The stores of a projector's input by their names, in the order of their codes in a row.
+
+    Layers with bits of their own, and sums past layers, read a store each.
+    """
+    stores = graph.operations(Quantize)
+    read = {graph.by_name[name].inputs for name in list(stores)[:1]}
+    return {name: op for name, op in stores.items() if graph.by_name[name].inputs in read}
 
 
 def largest_sum(weight: IntArray, lo: IntArray, hi: IntArray) -> IntArray:

@@ -26,6 +26,7 @@ from cimtool.handoff.stimuli import (
     REAL_ROWS,
     chosen_layers,
     end_to_end,
+    input_stores,
     layer_stimuli,
     real_rows,
     requantised,
@@ -33,7 +34,6 @@ from cimtool.handoff.stimuli import (
 from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import cell_digits
-from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
@@ -273,9 +273,12 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
         logit = [*score.by_name[score.outputs["logit"]].inputs]
     codes, features, scores = end_to_end(program, inputs, REAL_ROWS, turns=False, values=logit)
     for graph in (program.text, program.video):
-        known = graph.types[next(iter(graph.operations(Quantize)))]
-        what = f"quantised embeddings of {graph.name}"
-        yield _typed(f"{graph.name}.codes", codes[graph.name], ("vector", "row"), known, what)
+        stores = [*input_stores(graph)]
+        parts = np.split(codes[graph.name], len(stores), axis=1)
+        for number, (store, part) in enumerate(zip(stores, parts, strict=True), 1):
+            name = f"{graph.name}.codes" + f"_{number}" * (number > 1)
+            what = f"quantised embeddings of {graph.name}" + f", {store}" * (len(stores) > 1)
+            yield _typed(name, part, ("vector", "row"), graph.types[store], what)
         for name, values in features[graph.name].items():
             axes = ("vector", "dimension")[: values.ndim]
             known, what = graph.types[graph.outputs[name]], f"the feature {name}"

@@ -1,14 +1,15 @@
-"""Correct distances: the mean error that rounding leaves in `ed` goes into a constant of its sum.
+"""Correct distances: the mean errors that rounding leaves in `ed` and `vd` go into their constants.
 
 An error of mu that differs from item to item has no mean that a layer's bias could take off, but
-its square has: it makes every squared distance larger by about the same. A constant of the sum `ed`
-takes that off, and the sum is computed anyway.
+its square has: it makes every squared distance larger by about the same. In few bits a variance
+that is the same for all items is off by the same for all. Constants of the sums `ed` and `vd` take
+that off, and the sums are computed anyway.
 
-The constant is the mean of ed over calibration pairs before all passes, less that of the compiled
-program. Other rows decide if it is taken: each half of the rows gives a constant, and on the other
-half the mean square error from the score before all passes must fall by LEAST_GAIN or more, even at
-the lower end of its 95% interval (texts and videos are resampled). Then the mean of both constants
-is taken. With 8 bits there is next to nothing to take off, and the program stays as it is.
+A constant is the mean of the statistic over calibration pairs before all passes, less that of the
+compiled program. Other rows decide what is taken: each half of the rows gives constants, and on the
+other half the mean square error from the score before all passes must fall by LEAST_GAIN or more,
+even at the lower end of its 95% interval (texts and videos are resampled). Then the means of both
+halves' constants are taken. If scores err by next to nothing in the mean, nothing is tried.
 
 Measured beside it on other rows: an offset and a slope of ed, of vd and of the score gain about 1%
 more of the error at most, and a slope that is fitted to all pairs errs more on right ones.
@@ -16,6 +17,7 @@ more of the error at most, and a slope that is fitted to all pairs errs more on 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -33,8 +35,11 @@ from cimtool.passes.gallery import DISTANCE
 from cimtool.reference.bootstrap import interval, resampled_pairs
 from cimtool.simulation.simulator import Features, Simulator
 
+STATISTICS = (DISTANCE, "vd")
+"""The statistics that a constant may be added to."""
+
 LEAST_GAIN = 0.05
-"""Share of the mean square error that the constant must take off: less is not worth a change."""
+"""Share of the mean square error that a constant must take off: less is not worth a change."""
 
 CONSTANT_STEPS = 1 << 12
 """Steps that the constant is rounded to: it must not depend on the last bits of a CPU's sums."""
@@ -42,10 +47,10 @@ CONSTANT_STEPS = 1 << 12
 
 @dataclass(frozen=True)
 class CorrectDistancesPass(Pass):
-    """Take the mean error off `ed` where other calibration rows agree; else change nothing.
+    """Take the mean errors off `ed` and `vd` where other calibration rows agree.
 
     Not unless it is `on`: where the same rows decided how weights are rounded (GPTQ), errors on
-    these rows say nothing of others. A score without `ed` stays as it is.
+    these rows say nothing of others. A score without them stays as it is.
     """
 
     on: bool = True
@@ -58,54 +63,83 @@ class CorrectDistancesPass(Pass):
 
     def apply(self, program: Program, job: Job) -> Program:
         source = job.source
-        if not self.on or source is None or DISTANCE not in program.score.by_name:
+        if not self.on or source is None or not _held(program, source):
             return program
         halves = [(text[:HALF_ROWS], video[:HALF_ROWS]) for text, video in job.halves()]
         if min(len(rows) for half in halves for rows in half) < LEAST_HALF:
             return program
         simulator = Simulator(program)
         pairs = [CalibrationPairs.of(source, simulator, *half) for half in halves]
-        tried = [
-            (one.compiled - one.scores, one.errors(with_constant(program, other.constant)))
-            for one, other in (pairs, pairs[::-1])
-        ]
-        if min(least_gain(*errors) for errors in tried) < LEAST_GAIN:
+        errors = [one.compiled - one.scores for one in pairs]
+        if min(map(_share_of_mean, errors)) < LEAST_GAIN:
             return program
-        constant = float(np.mean([one.constant for one in pairs]))
-        squares = [[np.square(error).mean() for error in errors] for errors in tried]
-        before, after = np.sqrt(np.mean(squares, axis=0))
-        job.note(
-            f"score: {constant:+.4g} in ed takes off the mean error of rounding; on calibration "
-            f"rows that did not give it the RMSE from the float score is {after:.4g}, "
-            f"{before:.4g} without"
+        best, most, left = None, LEAST_GAIN, errors
+        for names in _choices(_held(program, source)):
+            tried = [
+                one.errors(with_constants(program, {name: other.constants[name] for name in names}))
+                for one, other in (pairs, pairs[::-1])
+            ]
+            if (gain := min(map(least_gain, errors, tried))) >= most:
+                best, most, left = names, gain, tried
+        if best is None:
+            return program
+        constants = {name: float(np.mean([one.constants[name] for one in pairs])) for name in best}
+        before, after = (
+            np.sqrt(np.mean([np.square(one).mean() for one in each])) for each in (errors, left)
         )
-        return with_constant(program, constant)
+        told = " and ".join(f"{constant:+.4g} in {name}" for name, constant in constants.items())
+        job.note(
+            f"score: {told} takes off the mean error of rounding; on calibration rows that did not "
+            f"give it the RMSE from the float score is {after:.4g}, {before:.4g} without"
+        )
+        return with_constants(program, constants)
+
+
+def _choices(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Each statistic alone, then all: errors of two may cancel in the score."""
+    yield from ((name,) for name in names)
+    if len(names) > 1:
+        yield names
+
+
+def _held(program: Program, source: Program) -> tuple[str, ...]:
+    """The statistics of both, which a constant of the compiled program can move."""
+    score, trained = program.score.operations(Add), source.score.by_name
+    return tuple(name for name in STATISTICS if name in score and name in trained)
+
+
+def _share_of_mean(errors: FloatArray) -> float:
+    """The share of a mean square error [n, m] that is the square of the mean error."""
+    square = float(np.square(errors).mean())
+    return float(errors.mean()) ** 2 / square if square else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationPairs:
     """All pairs of some calibration rows: float and `compiled` scores [n, m], compiled features.
 
-    `constant` is the mean of the float ed less that of the compiled one.
+    `constants` are the mean of each float statistic less that of the compiled one.
     """
 
     scores: FloatArray
     compiled: FloatArray
     features: tuple[Features, Features]
-    constant: float
+    constants: Mapping[str, float]
 
     @classmethod
     def of(
         cls, source: Program, simulator: Simulator, text: Array, video: Array
     ) -> CalibrationPairs:
         """The pairs of `text` and `video` rows, of the model before all passes and compiled."""
-        mean, scores = float_pairs(source, text, video)
-        features, distances, compiled = _scored(simulator, text, video)
-        assert distances is not None
-        unit = float(simulator.program.score.types[DISTANCE].unit)
-        constant = float(mean - distances.mean() * unit)
-        step = next_power_of_two(abs(constant) or 1.0) / CONSTANT_STEPS
-        return cls(scores, compiled, features, round(constant / step) * step)
+        means, scores = float_pairs(source, text, video)
+        features, found, compiled = _scored(simulator, text, video)
+        constants = {}
+        for name in _held(simulator.program, source):
+            unit = float(simulator.program.score.types[name].unit)
+            constant = float(means[name] - found[name].mean() * unit)
+            step = next_power_of_two(abs(constant) or 1.0) / CONSTANT_STEPS
+            constants[name] = round(constant / step) * step
+        return cls(scores, compiled, features, constants)
 
     def errors(self, program: Program) -> FloatArray:
         """The errors [n, m] of a program with these features."""
@@ -117,30 +151,32 @@ FLOAT_PAIRS = "_float_pairs"
 """Attribute of a program of real numbers: its `float_pairs`, by the digests of the rows."""
 
 
-def float_pairs(source: Program, text: Array, video: Array) -> tuple[float, FloatArray]:
-    """The mean of ed (NaN without one) and the scores [n, m] of all pairs, in real numbers.
+def float_pairs(
+    source: Program, text: Array, video: Array
+) -> tuple[Mapping[str, float], FloatArray]:
+    """The means of the STATISTICS that there are and the scores [n, m] of all pairs, in float.
 
     The program keeps them: all models that are compiled from it ask for the same rows.
     """
-    kept: dict[tuple[bytes, ...], tuple[float, FloatArray]]
+    kept: dict[tuple[bytes, ...], tuple[Mapping[str, float], FloatArray]]
     kept = vars(source).setdefault(FLOAT_PAIRS, {})
     key = tuple(sha256(np.ascontiguousarray(rows).data).digest() for rows in (text, video))
     if key not in kept:
-        _, distances, scores = _scored(Simulator(source), text, video)
-        kept[key] = np.nan if distances is None else float(distances.mean()), scores
+        _, found, scores = _scored(Simulator(source), text, video)
+        kept[key] = {name: float(one.mean()) for name, one in found.items()}, scores
     return kept[key]
 
 
 def _scored(
     simulator: Simulator, text: Array, video: Array
-) -> tuple[tuple[Features, Features], Array | None, Array]:
-    """Features of both sides, and ed, if there is one, and the score [n, m] of all pairs."""
+) -> tuple[tuple[Features, Features], dict[str, Array], Array]:
+    """Features of both sides, and the STATISTICS and the score [n, m] of all pairs."""
     features = simulator.encode("text", text), simulator.encode("video", video)
     score = simulator.program.score
-    names = [*score.outputs.values(), *({DISTANCE} & score.by_name.keys())]
+    names = [*score.outputs.values(), *(name for name in STATISTICS if name in score.by_name)]
     blocks = [values for _, values in simulator.iter_score(*features, names=names)]
-    scores, *distances = (np.concatenate([block[name] for block in blocks]) for name in names)
-    return features, distances[0] if distances else None, scores
+    scores, *found = (np.concatenate([block[name] for block in blocks]) for name in names)
+    return features, dict(zip(names[1:], found, strict=True)), scores
 
 
 def least_gain(before: FloatArray, after: FloatArray) -> float:
@@ -150,12 +186,13 @@ def least_gain(before: FloatArray, after: FloatArray) -> float:
     return interval((first - second) / np.maximum(first, np.finfo(float).tiny)).low
 
 
-def with_constant(program: Program, constant: float) -> Program:
-    """A compiled program whose ed is larger by a real `constant` on all pairs."""
-    steps = round_half_up(np.asarray(constant / program.score.types[DISTANCE].unit))
+def with_constants(program: Program, constants: Mapping[str, float]) -> Program:
+    """A compiled program whose statistics are larger by real `constants` on all pairs."""
 
     def moved(builder: Builder, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
-        if node.name == DISTANCE:
+        if node.name in constants:
+            unit = program.score.types[node.name].unit
+            steps = round_half_up(np.asarray(constants[node.name] / unit))
             op = replace(op, offset=op.offset + steps)
         return builder.add(node.name, op, *inputs)
 

@@ -60,6 +60,7 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.passes.lowering import (
     EXP_TOLERANCE,
+    RESIDUAL_BITS,
     ROOT_TOLERANCE,
     Lowering,
     horner,
@@ -108,12 +109,13 @@ class LowerPass(Pass):
 def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
     """Store the embedding before the rule of a node reads it.
 
-    If the node arranges it, it is stored after that, because each column has its own scale; one
-    number is taken from what layers store.
+    What is no layer, such as a sum past layers or a norm, reads RESIDUAL_BITS of it. If the node
+    arranges it, it is stored after that, because each column has its own scale; one number is taken
+    from what layers store.
     """
     if node.name not in builder.embeddings and not isinstance(op, QuantizedStore):
         settings = builder.settings.of_layer(f"{builder.name}.{node.name}")
-        bits = (settings if isinstance(op, Mvm) else builder.settings).input_bits
+        bits = settings.input_bits if isinstance(op, Mvm) else RESIDUAL_BITS
         stored = {n.inputs[0]: n.name for n in builder.by_name.values() if isinstance(n.op, Store)}
         known = stored if isinstance(op, Arrange) else {}
         inputs = tuple(
@@ -246,7 +248,7 @@ def absolute(builder: Lowering, op: Abs, node: Node, inputs: tuple[str, ...]) ->
 @LOWER.rule(Gate)
 def gate(builder: Lowering, op: Gate, node: Node, inputs: tuple[str, ...]) -> str:
     """The product of both values as they are stored: one multiplication in the digital unit."""
-    stored = (builder.store(value, "residual", 16) for value in inputs)
+    stored = (builder.store(value, "residual", RESIDUAL_BITS) for value in inputs)
     return builder.add(node.name, Mul(), *stored)
 
 
@@ -258,7 +260,7 @@ def batch_matmul(builder: Lowering, op: BatchMatMul, node: Node, inputs: tuple[s
         f"{builder.name}.{node.name}: a product of two activations, "
         f"{a_rows * op.columns * width:,} multiply-adds per item in the digital unit"
     )
-    stored = (builder.store(value, "residual", 16) for value in inputs)
+    stored = (builder.store(value, "residual", RESIDUAL_BITS) for value in inputs)
     return builder.add(node.name, op, *stored)
 
 

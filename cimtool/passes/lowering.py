@@ -49,6 +49,9 @@ EXP_TOLERANCE = 2.0**-17
 ROOT_TOLERANCE = 2.0**-18
 """Relative error of the reciprocal norm, below a step of a 16-bit mean."""
 
+RESIDUAL_BITS = 16
+"""Bits of a value that the digital unit reads and no converter: for it few bits save little."""
+
 NORMAL_BITS = 21
 """Bits of a normalised variable: [-1, 1], both ends included, in steps of 2^-20."""
 
@@ -133,7 +136,7 @@ WIDEST_SQUARES = 2.0**12
 @LOWER.rule(L2Normalize)
 def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[str, ...]) -> str:
     """The rows times the reciprocal of their norm."""
-    rows = builder.store(inputs[0], "residual", 16)
+    rows = builder.store(inputs[0], "residual", RESIDUAL_BITS)
     root = _reciprocal_norm(builder, node.name, rows, "norm", least=op.least)
     return builder.add(node.name, Mul(), rows, root)
 
@@ -142,7 +145,7 @@ def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[s
 def layer_norm(builder: Lowering, op: LayerNorm, node: Node, inputs: tuple[str, ...]) -> str:
     """The rows less their mean times the reciprocal of that norm, then gain and offset."""
     name, width = node.name, op.gamma.size
-    rows = builder.store(inputs[0], "residual", 16)
+    rows = builder.store(inputs[0], "residual", RESIDUAL_BITS)
     total = builder.add(f"{name}.total", Axis(1), builder.add(f"{name}.sum", Sum(), rows))
     centred = builder.add(f"{name}.centred", plus(1, -1 / width), rows, total)
     root = _reciprocal_norm(builder, name, centred, "norm of centred rows", width * op.eps)
@@ -153,7 +156,7 @@ def layer_norm(builder: Lowering, op: LayerNorm, node: Node, inputs: tuple[str, 
 @LOWER.rule(RmsNorm)
 def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]) -> str:
     """The rows times the reciprocal of that norm, then the gain."""
-    rows = builder.store(inputs[0], "residual", 16)
+    rows = builder.store(inputs[0], "residual", RESIDUAL_BITS)
     root = _reciprocal_norm(builder, node.name, rows, "norm", op.gamma.size * op.eps)
     unit = builder.add(f"{node.name}.unit", Mul(), rows, root)
     return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
@@ -186,7 +189,7 @@ def _reciprocal_norm(
 @LOWER.rule(Sqrt)
 def square_root(builder: Lowering, op: Sqrt, node: Node, inputs: tuple[str, ...]) -> str:
     """`x / sqrt(x)`; below a share of the largest number the divisor is the root of that share."""
-    name, x = node.name, builder.store(inputs[0], "residual", 16)
+    name, x = node.name, builder.store(inputs[0], "residual", RESIDUAL_BITS)
     seen = builder.types[x]
     lo, hi = widened_range(seen)
     lo = max(lo, float(seen.lo.min()) / 2, hi / WIDEST_SQUARES)
@@ -253,7 +256,7 @@ SOFTMAX_SPAN = 16.0
 @LOWER.rule(Softmax)
 def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...]) -> str:
     """Powers of what is below the row's largest number, times the reciprocal of their sum."""
-    name, x = node.name, builder.store(inputs[0], "residual", 16)
+    name, x = node.name, builder.store(inputs[0], "residual", RESIDUAL_BITS)
     width, known = builder.extent(x), builder.types[x]
     lo, hi = widened_range(known)
     most, numbers = width, f"{width} numbers"
@@ -316,7 +319,7 @@ def _powers(builder: Lowering, name: str, raised: str, op: Softmax) -> str:
 @LOWER.rule(Sorted)
 def descending(builder: Lowering, op: Sorted, node: Node, inputs: tuple[str, ...]) -> str:
     """Numbers beside their partners `p`: the larger is `x + max(p - x, 0)`, the other with min."""
-    name, x = node.name, builder.store(inputs[0], "residual", 16)
+    name, x = node.name, builder.store(inputs[0], "residual", RESIDUAL_BITS)
     width, (rows, _) = builder.extent(x), rows_of_item(builder.types[x].shape[0])
     lo, hi = widened_range(builder.types[x])
     stages = list(merge_exchange(width))

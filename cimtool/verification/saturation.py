@@ -283,19 +283,19 @@ def clipped_rows(program: Program, data: Embeddings) -> tuple[ClippedRows, ...]:
 
 
 def lost_shares(graph: Graph, x: Array) -> FloatArray:
-    """The share [n] of each row's squared norm that lies beyond the limits of its quantizer.
+    """The share [n] of each row's squared norm that lies beyond the limits of a quantizer.
 
-    Of a row of tokens it is the share of the token that loses most.
+    Of several quantizers it is that of the one that loses most, of a row of tokens that of the
+    token that does.
     """
-    quantizers = {node.inputs[0]: node.op for node in graph.nodes if isinstance(node.op, Quantize)}
-    sources = list(quantizers)
+    quantizers = [(n.inputs[0], n.op) for n in graph.nodes if isinstance(n.op, Quantize)]
+    sources = list(dict.fromkeys(name for name, _ in quantizers))
     read = replace(graph, outputs={name: name for name in sources}).pruned()
     tokens = {name: rows_of_item(read.types[name].shape[0])[0] for name in sources}
 
     def lost(values: dict[str, Array]) -> FloatArray:
         shares = [
-            _lost(op, values[name]).reshape(-1, tokens[name]).max(axis=1)
-            for name, op in quantizers.items()
+            _lost(op, values[name]).reshape(-1, tokens[name]).max(axis=1) for name, op in quantizers
         ]
         largest: FloatArray = np.max(shares, axis=0)
         return largest

@@ -28,7 +28,7 @@ def test_terms_that_vanish_leave_a_bundle_that_is_read(
         json.dumps({"degree": 1, "coeff": coeff, "bias": 0.5, "a": 0.1, "b": 0, **scales})
     )
     api.compile(
-        small_trunk.projectors, poly, calibration=small_trunk.calibration,
+        small_trunk.projectors, poly, calibration=small_trunk.calibration, drift="given",
         target="ideal", output=tmp_path / "bundle",
     )  # fmt: skip
     assert read_bundle(tmp_path / "bundle").program.score.nodes
@@ -41,7 +41,7 @@ def test_converters_may_leave_fewer_bits_than_a_layer_was_tiled_for(tmp_path: Pa
     rows = (rows + np.random.RandomState(0).normal(size=rows.shape)).astype(np.float32)
     made = api.compile(
         CHECKPOINTS / "autoencoder.pth", calibration={"rows": rows, "labels": labels},
-        target="neurram-rram-130nm", adc_bits=6, output=tmp_path / "bundle",
+        drift="given", target="neurram-rram-130nm", adc_bits=6, output=tmp_path / "bundle",
     )  # fmt: skip
     bundle = read_bundle(made.folder)
     program, op = bundle.program, bundle.program.text.by_name["mu"].op

@@ -50,7 +50,7 @@ ALL = (*WHOLE, *OF_STAGES)
 def compilation(small_trunk: DemoFiles) -> Compilation:
     files = small_trunk
     return prepare(
-        files.projectors, files.poly, calibration=files.calibration,
+        files.projectors, files.poly, calibration=files.calibration, drift="given",
         target="isaac-rram-128", adc_bits=5,
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_compiling_again_gives_the_same_bytes(
 ) -> None:
     files = small_trunk
     again = prepare(
-        files.projectors, files.poly, calibration=files.calibration,
+        files.projectors, files.poly, calibration=files.calibration, drift="given",
         target="isaac-rram-128", adc_bits=5,
     )  # fmt: skip
     again.write(tmp_path / "again")
@@ -415,7 +415,7 @@ def test_a_pass_that_is_added_is_in_the_bundle_its_onnx_files_and_its_report(
     )
     files = small_trunk
     compilation = prepare(
-        files.projectors, files.poly, calibration=files.calibration,
+        files.projectors, files.poly, calibration=files.calibration, drift="given",
         target="isaac-rram-128", adc_bits=5,
     )  # fmt: skip
     before, last = (stored(stage.program) for stage in compilation.stages[-2:])

@@ -45,7 +45,7 @@ def bundle(
         return read_bundle(small_bundle)
     return api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path_factory.mktemp("chips") / "small", **design,
+        drift="given", output=tmp_path_factory.mktemp("chips") / "small", **design,
     )  # fmt: skip
 
 
@@ -220,7 +220,8 @@ def test_the_chip_of_another_bundle_is_refused(
 def test_thresholds_that_were_set_are_not_measured(small_trunk: DemoFiles, tmp_path: Path) -> None:
     bundle = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "small", target="isaac-rram-128", adc_bits=4, references="levels",
+        drift="given", output=tmp_path / "small", target="isaac-rram-128", adc_bits=4,
+        references="levels",
     )  # fmt: skip
     export_bundle(bundle, "conductances", tmp_path / "chip")
     die, _ = chip_die(bundle, tmp_path / "chip")

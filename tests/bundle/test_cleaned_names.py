@@ -63,7 +63,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(towers: tuple[Path, Path], rows: Path, output: Path | None = None) -> Bundle:
     return library.compile(
-        towers, calibration=rows, target="isaac-rram-128", head="cosine", adc_bits=4, output=output
+        towers,
+        calibration=rows,
+        drift="given",
+        target="isaac-rram-128",
+        head="cosine",
+        adc_bits=4,
+        output=output,
     )
 
 
@@ -128,6 +134,7 @@ def test_a_bundle_reads_the_modalities_of_its_data_by_their_own_names(tmp_path: 
     made = library.compile(
         tmp_path / "run/model.pth",
         calibration=data,
+        drift="given",
         target="ideal",
         head="cosine",
         output=tmp_path / "bundle",

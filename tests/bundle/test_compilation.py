@@ -31,7 +31,7 @@ def compiled(bias: float, polynomial: Polynomial = POLYNOMIAL) -> Compilation:
     rng = np.random.default_rng(0)
     text = rng.normal(size=(64, 12)).astype(np.float32)
     rows = {"text": text, "video": text + np.float32(0.1)}
-    return prepare(modules, polynomial, calibration=rows, target="ideal")  # type: ignore[arg-type]
+    return prepare(modules, polynomial, calibration=rows, drift="given", target="ideal")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("bias", "warned"), [(0.0, False), (3e4, True)])

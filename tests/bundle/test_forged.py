@@ -32,7 +32,11 @@ from cimtool.ir.arithmetic import Clip
 def written(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = small_trunk
     found = api.prepare(
-        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128"
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        drift="given",
+        target="isaac-rram-128",
     )
     return found.write(tmp_path_factory.mktemp("bundles") / "model@isaac").folder
 

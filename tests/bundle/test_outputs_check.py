@@ -44,7 +44,9 @@ def test_what_agrees_is_told(trunks: TwoTower, polynomial: Polynomial, given: Ar
     alone = check_outputs(model, {key: given[key] for key in ("video", "video_mu")})
     assert len(alone) == 1
     rows = {modality: given[modality] for modality in ("text", "video")}
-    compiled = api.prepare(modules, polynomial, calibration=rows, target="ideal", check=given)
+    compiled = api.prepare(
+        modules, polynomial, calibration=rows, drift="given", target="ideal", check=given
+    )
     assert set(notes) <= set(compiled.notes)
 
 
@@ -81,6 +83,7 @@ def test_a_difference_is_found_before_anything_is_compiled(
             (trunks.text_proj, trunks.video_proj),
             polynomial,
             calibration=rows,
+            drift="given",
             target="ideal",
             check=tmp_path / "outputs.npz",
         )

@@ -35,7 +35,11 @@ from cimtool.simulation.simulator import Simulator
 def compilation(small_two_branch: DemoFiles) -> Compilation:
     files = small_two_branch
     return prepare(
-        files.projectors, calibration=files.calibration, target="hermes-pcm-14nm", adc_bits=6
+        files.projectors,
+        calibration=files.calibration,
+        drift="given",
+        target="hermes-pcm-14nm",
+        adc_bits=6,
     )
 
 
@@ -171,6 +175,7 @@ def with_levels(small_two_branch: DemoFiles) -> Program:
     made = prepare(
         small_two_branch.projectors,
         calibration=small_two_branch.calibration,
+        drift="given",
         target="hermes-pcm-14nm",
         adc_bits=3,
         references="levels",
@@ -189,7 +194,7 @@ def test_levels_are_read_back_as_they_were(with_levels: Program) -> None:
 
 def test_steps_of_columns_are_read_back_as_they_were(small_two_branch: DemoFiles) -> None:
     made = prepare(
-        small_two_branch.projectors, calibration=small_two_branch.calibration,
+        small_two_branch.projectors, calibration=small_two_branch.calibration, drift="given",
         target="hermes-pcm-14nm", adc_bits=3, references="gain",
     )  # fmt: skip
     program = made.stages[-1].program

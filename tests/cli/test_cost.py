@@ -149,6 +149,7 @@ def test_cost_leaves_its_files_beside_the_bundles_own(
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="hermes-pcm-14nm",
         output=tmp_path / "bundle",
     )

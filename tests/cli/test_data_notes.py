@@ -60,7 +60,7 @@ READERS: dict[str, Callable[[Place], list[object]]] = {
         "--weight-bits", 2, "--activation-bits", 2, "-o", f"{at.output}.toml",
     ],
     "compile": lambda at: [
-        "compile", *at.model[:-1], at.data, "--target", "ideal", "--dry-run",
+        "compile", *at.model[:-1], at.data, "--target", "ideal", "--drift", "given", "--dry-run",
     ],
     "verify": lambda at: ["verify", at.bundle, "--data", at.data, "--report", at.output],
     "compare": lambda at: ["compare", at.bundle, at.bundle, "--data", at.data],

@@ -347,7 +347,11 @@ def test_outputs_of_images_are_compared(
 ) -> None:
     rows = read_embeddings(images.eval).video
     graph = api.prepare(
-        images.projectors, images.poly, calibration=images.calibration, target="ideal"
+        images.projectors,
+        images.poly,
+        calibration=images.calibration,
+        drift="given",
+        target="ideal",
     ).model.towers[1]
     mu, file = run_rows(graph, rows.astype(np.float64))["mu"], tmp_path / "outputs.npz"
 

@@ -85,7 +85,12 @@ def test_a_model_knows_its_modalities_and_so_does_its_bundle(
     model = ModelSource(trained, head="cosine").load()
     assert model.modalities == ("text", "audio")
     bundle = library.compile(
-        trained, head="cosine", calibration=three, target="ideal", output=tmp_path / "ta"
+        trained,
+        head="cosine",
+        calibration=three,
+        drift="given",
+        target="ideal",
+        output=tmp_path / "ta",
     )
     assert bundle.model.modalities == ("text", "audio")
     arrays = dict(np.load(three))

@@ -21,7 +21,7 @@ def analog(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("bundles") / "small@hermes"
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="hermes-pcm-14nm", output=folder,
+        drift="given", target="hermes-pcm-14nm", output=folder,
     )  # fmt: skip
     return folder
 

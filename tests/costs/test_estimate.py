@@ -283,7 +283,7 @@ def test_a_polynomial_in_ed_alone_costs_one_product_of_six(
     line = Polynomial(1, (-0.1, 0.0), 0.25, a=0.1, b=0.0)
     poly.write_text(polynomial_text(line))
     made = api.compile(
-        small_trunk.projectors, poly, calibration=small_trunk.calibration,
+        small_trunk.projectors, poly, calibration=small_trunk.calibration, drift="given",
         target="isaac-rram-128", output=tmp_path / "bundle", adc_bits=4,
     )  # fmt: skip
     assert list(made.program.text.outputs) == ["mu", "ed_self"]
@@ -327,7 +327,7 @@ def on_sram(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
         if not bundle.exists():
             api.compile(
                 small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-                target=SRAM_TARGET, output=bundle, score_mapping=mapping,
+                drift="given", target=SRAM_TARGET, output=bundle, score_mapping=mapping,
             )  # fmt: skip
         place = folder / f"{mapping}, programmed"
         if not programmed:

@@ -40,7 +40,7 @@ def loaded(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("loaded") / "bundle"
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=folder, target="dcim-28nm-isscc22", accumulator_bits=48,
+        drift="given", output=folder, target="dcim-28nm-isscc22", accumulator_bits=48,
     )  # fmt: skip
     return api.cost(folder, gallery=1000)
 

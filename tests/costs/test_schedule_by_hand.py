@@ -49,7 +49,7 @@ def on_chip(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
             file.write_text(hand_chip(arrays, rewritable, 28, digital, {"dram": 1}, FIGURES))
             api.compile(
                 small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-                target=str(file), output=folder / name,
+                drift="given", target=str(file), output=folder / name,
             )  # fmt: skip
         return bundle_cost(read_bundle(folder / name), 1, batch=batch)
 

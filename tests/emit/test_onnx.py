@@ -40,6 +40,7 @@ def compilation(small_trunk: DemoFiles) -> Compilation:
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="isaac-rram-128",
         array="8x128",
         adc_bits=4,

@@ -278,7 +278,9 @@ def test_rows_that_cannot_be_normalised_are_named(tmp_path: Path) -> None:
     pairs = {name: value.astype(np.float32) for name, value in rows().items()}
     options = {"model": "cross-attention", "loss": "clip", "epochs": 1, "batch": 16}
     trained = cimtool.train(pairs, tmp_path / "run", **options).folder / "model.pth"
-    bundle = cimtool.compile(trained, calibration=pairs, target="ideal", output=tmp_path / "b")
+    bundle = cimtool.compile(
+        trained, calibration=pairs, drift="given", target="ideal", output=tmp_path / "b"
+    )
     other = rows(seed=5)
     other["video"][7] = 0.0
     for what in (trained, bundle.folder):

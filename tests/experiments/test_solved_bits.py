@@ -18,7 +18,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bit_choice import DEFAULT_ROWS, DriftGoal
+from cimtool.bundle.bit_choice import DriftGoal
 from cimtool.bundle.compilation import Compilation
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import solved_bits
@@ -41,6 +41,7 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.pipeline import compile_program, run_passes
 
 TARGET = "isaac-rram-128"
+ROWS = 256
 
 
 def prepared(files: DemoFiles, drift: str, **options: Any) -> Compilation:
@@ -141,7 +142,7 @@ def test_bits_are_chosen_where_nobody_gives_them(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solved_bits, "ROUNDS", 2)
-    rows = rows_of(small_trunk, tmp_path, DEFAULT_ROWS)
+    rows = rows_of(small_trunk, tmp_path, ROWS)
     settings = tmp_path / "settings.toml"
     settings.write_text('[layers."text.fc1"]\nweight_bits = 8\n')
     chosen = {}
@@ -155,21 +156,23 @@ def test_bits_are_chosen_where_nobody_gives_them(
     assert [name for name, own in chosen.items() if own] == ["nothing", "another setting"]
 
 
-def test_of_few_rows_the_bits_of_the_target_stay(small_trunk: DemoFiles) -> None:
-    found = api.prepare(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, target=TARGET
-    )
+def test_of_too_few_rows_the_bits_of_the_target_stay(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    rows = rows_of(small_trunk, tmp_path, 31)
+    found = api.prepare(small_trunk.projectors, small_trunk.poly, calibration=rows, target=TARGET)
     assert not found.settings.layers
-    said = "bits are those of the target: to choose them needs 256 calibration rows"
-    assert said in found.notes
+    (said,) = (one for one in found.notes if one.startswith("bits are those of the target: "))
+    assert "has 31 texts and 31 videos that calibrate" in said
+    assert said.endswith("expected at least 32 of each")
 
 
 def test_where_no_bits_can_be_chosen_a_note_says_why(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    rows = rows_of(small_trunk, tmp_path, DEFAULT_ROWS)
+    rows = rows_of(small_trunk, tmp_path, ROWS)
     with np.load(rows) as held:
-        one_half = 2 * (np.arange(DEFAULT_ROWS) // 2)
+        one_half = 2 * (np.arange(ROWS) // 2)
         np.savez(rows, **held, text_to_video=one_half)
     found = api.prepare(small_trunk.projectors, small_trunk.poly, calibration=rows, target=TARGET)
     assert any(
@@ -276,7 +279,7 @@ def test_bits_lose_no_more_answers_than_asked_for(
     small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solved_bits, "ROUNDS", 3)
-    rows = rows_of(small_trunk, tmp_path, DEFAULT_ROWS)
+    rows = rows_of(small_trunk, tmp_path, ROWS)
     found = prepared(small_trunk, "r1_loss=0.1", calibration=rows)
     said, costs, *_ = told(found)
     assert said.startswith("bits by drift r1_loss=0.1: r1_loss is ")

@@ -27,6 +27,7 @@ def compiled(files: DemoFiles, folder: Path, mapping: str) -> Path:
         files.projectors,
         files.poly,
         calibration=files.calibration,
+        drift="given",
         target="ideal",
         score_mapping=mapping,  # type: ignore[arg-type]
         output=folder,

@@ -72,7 +72,7 @@ def test_stand_ins_take_what_calibration_items_take(
 ) -> None:
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "digital", target="hermes-pcm-14nm", accumulator_bits=40,
+        drift="given", output=tmp_path / "digital", target="hermes-pcm-14nm", accumulator_bits=40,
     )  # fmt: skip
     known, estimated = (
         {(one.kind, one.note.partition(";")[0]): one for one in ways_of(found)}

@@ -261,6 +261,7 @@ def test_arguments_that_do_not_fit_are_refused(
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="ideal",
         output=other,
     )

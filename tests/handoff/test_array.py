@@ -46,7 +46,7 @@ def exported(target: str, files: DemoFiles, folder: Path, array: str | None = No
     """A layer's bench on the arrays of a target, or on smaller ones."""
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, output=folder / "bundle",
-        target=target, array=array,
+        drift="given", target=target, array=array,
     )  # fmt: skip
     export_bundle(bundle, "bench", folder / "here", Request(layers="text.fc2"))
     return folder / "here"

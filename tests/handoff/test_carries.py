@@ -77,7 +77,8 @@ def test_a_carry_that_fixed_stimuli_miss_is_searched(
 ) -> None:
     bundle = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "bundle", target="isaac-rram-128", array="24x32", adc_bits=3,
+        drift="given", output=tmp_path / "bundle", target="isaac-rram-128", array="24x32",
+        adc_bits=3,
     )  # fmt: skip
     layers = HandoffSource(bundle, Request()).layers
     searched = [one for one in layers if one.stimuli[-1].startswith("carry into bit ")]

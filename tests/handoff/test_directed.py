@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, object]] = {
 def layers_of(files: DemoFiles, folder: Path, kind: str) -> list[DrivenLayer]:
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
-        output=folder, **{"array": "12x32", "adc_bits": 4} | KINDS[kind],
+        drift="given", output=folder, **{"array": "12x32", "adc_bits": 4} | KINDS[kind],
     )  # fmt: skip
     return driven_layers(read_bundle(bundle.folder), "text.*", None)
 

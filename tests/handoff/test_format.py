@@ -133,7 +133,7 @@ digits = "{digits}"
 
 def handed_off(files: DemoFiles, folder: Path, target: str, **choices: Any) -> Path:
     bundle = api.compile(
-        files.projectors, files.poly, calibration=files.calibration, target=target,
+        files.projectors, files.poly, calibration=files.calibration, drift="given", target=target,
         output=folder / "bundle", **choices,
     )  # fmt: skip
     export_bundle(bundle, "handoff", folder / "handoff", Request(layers="text.*"))

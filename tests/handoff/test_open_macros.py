@@ -74,7 +74,7 @@ def handoff_of(name: str, files: DemoFiles, folder: Path) -> Path:
     """A layer on arrays of the macro's size."""
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, output=folder / "bundle",
-        target=EXAMPLES / name / "target.toml",
+        drift="given", target=EXAMPLES / name / "target.toml",
     )  # fmt: skip
     export_bundle(bundle, "bench", folder / "here", Request(layers=MACROS[name].layer))
     return folder / "here"

@@ -163,7 +163,7 @@ def test_a_bench_that_reads_files_alone_sees_every_tap(
     target, choices = KINDS[kind]
     bundle = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target=target, output=tmp_path / "bundle", **choices,
+        drift="given", target=target, output=tmp_path / "bundle", **choices,
     )  # fmt: skip
     bench = exported(bundle, tmp_path / "handoff")
     bench.run()
@@ -200,7 +200,7 @@ def test_lanes_have_the_order_of_the_target(
     )
     bundle = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target=str(target), output=tmp_path / "bundle", array="24x20",
+        drift="given", target=str(target), output=tmp_path / "bundle", array="24x20",
     )  # fmt: skip
     assert bundle.target.cell_order != ImageSpec()
     bench = exported(bundle, tmp_path / "handoff")

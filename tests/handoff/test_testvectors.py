@@ -174,7 +174,7 @@ def test_a_lossless_slice_has_the_step_0(
     flags = {} if adc_bits is None else {"adc_bits": adc_bits}
     bundle = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", output=tmp_path / "bundle", **flags,
+        drift="given", target="isaac-rram-128", output=tmp_path / "bundle", **flags,
     )  # fmt: skip
     export_bundle(bundle, "testvectors", tmp_path / "vectors", Request(layers="text.mu"))
     found = Exported(tmp_path / "vectors", bundle)
@@ -229,7 +229,8 @@ def test_references_that_are_set_are_in_the_layout(
     """Steps and offsets of the files take codes back to what the array adds."""
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", adc_bits=2, references=kind, output=tmp_path / "bundle",
+        drift="given", target="isaac-rram-128", adc_bits=2, references=kind,
+        output=tmp_path / "bundle",
     )  # fmt: skip
     bundle = read_bundle(tmp_path / "bundle")
     export_bundle(bundle, "testvectors", tmp_path / "vectors", Request(layers="*.mu"))
@@ -307,8 +308,10 @@ def test_the_ends_are_those_of_the_simulator_and_of_onnx(exported: Exported) -> 
 
 def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> None:
     bundle = api.compile(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "small", target="isaac-rram-128", adc_bits=4, references="levels",
+        small_trunk.projectors, small_trunk.poly,
+        calibration=small_trunk.calibration,
+        drift="given", output=tmp_path / "small", target="isaac-rram-128", adc_bits=4,
+        references="levels",
     )  # fmt: skip
     export_bundle(bundle, "testvectors", tmp_path / "made", Request(layers="text.fc1"))
     found = Exported(tmp_path / "made", bundle)
@@ -362,6 +365,7 @@ def test_a_leaking_design_exports_as_well(small_trunk: DemoFiles, tmp_path: Path
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        drift="given",
         target="isaac-rram-128",
         output=tmp_path / "leaking",
         adc_bits=6,
@@ -382,7 +386,7 @@ def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path:
     files = with_ranges_apart(narrow_trunk, tmp_path)
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
-        output=tmp_path / "bundle", adc_bits=4,
+        drift="given", output=tmp_path / "bundle", adc_bits=4,
     )  # fmt: skip
     export_bundle(bundle, "testvectors", tmp_path / "here")
     exported = Exported(tmp_path / "here", bundle)

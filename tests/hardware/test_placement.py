@@ -22,7 +22,12 @@ def prepared(medium_trunk: DemoFiles) -> Prepare:
     @cache
     def prepare(target: str, **flags: object) -> Compilation:
         return api.prepare(
-            files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+            files.projectors,
+            files.poly,
+            calibration=files.calibration,
+            drift="given",
+            target=target,
+            **flags,
         )
 
     return prepare

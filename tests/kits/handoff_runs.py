@@ -57,7 +57,7 @@ def handoff_of(
     """A hand-off of one projector's layers, or some of them, on such arrays."""
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, output=folder / "bundle",
-        **{"target": "isaac-rram-128", "array": "12x32", "adc_bits": 4} | choices,
+        drift="given", **{"target": "isaac-rram-128", "array": "12x32", "adc_bits": 4} | choices,
     )  # fmt: skip
     export_bundle(bundle, "handoff", folder / "here", Request(layers=layers))
     return folder / "here"

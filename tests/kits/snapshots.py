@@ -81,11 +81,11 @@ BUNDLES = {
     ),
     "compile-branch": Step(
         "compile --projectors two-branch.pth --poly two-branch.json --calibration narrow.npz"
-        " --target dcim-28nm-isscc22 -o branch",
+        " --target dcim-28nm-isscc22 --drift given -o branch",
         listed=("branch/*",),
     ),
     "compile-csd": Step(
-        f"compile {TRUNK} --head csd --a 0.1 --b 1 --target dcim-28nm-isscc22 -o csd",
+        f"compile {TRUNK} --head csd --a 0.1 --b 1 --target dcim-28nm-isscc22 --drift given -o csd",
         listed=("csd/*",),
     ),
     "compile-memory": Step(

@@ -155,7 +155,11 @@ def test_rows_are_compared_as_the_model_takes_them(
         rows = {name: held[name] for name in held.files}
     twice, eightfold = ({name: factor * value for name, value in rows.items()} for factor in (2, 8))
     bundle = api.compile(
-        small_two_branch.projectors, calibration=twice, target="ideal", output=tmp_path / "b"
+        small_two_branch.projectors,
+        calibration=twice,
+        drift="given",
+        target="ideal",
+        output=tmp_path / "b",
     )
     seen = api.read_data(eightfold, bundle.model)
     with pytest.raises(CimError, match=r"on 96 of its 96 text rows .* and 96 of its 96 video rows"):

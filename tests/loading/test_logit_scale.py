@@ -63,7 +63,7 @@ def siglip_logits() -> FloatArray:
 @pytest.mark.parametrize("library", ["open_clip", "transformers"])
 def test_siglip_is_scored_by_its_sigmoids_logit(tmp_path: Path, library: str) -> None:
     file = saved(tmp_path, siglip(SMALL, DATA, library, LOG_SCALE, BIAS))
-    compiled = api.prepare(file, calibration=FEATURES, target="ideal")
+    compiled = api.prepare(file, calibration=FEATURES, drift="given", target="ideal")
     model, wanted = compiled.model, siglip_logits()
     scale = np.exp(np.float64(np.float32(LOG_SCALE)))
     assert (model.layout, model.head) == ("projection", Cosine(scale, float(np.float32(BIAS))))
@@ -75,7 +75,7 @@ def test_siglip_is_scored_by_its_sigmoids_logit(tmp_path: Path, library: str) ->
 
 def test_open_clip_is_scored_by_its_cosines(tmp_path: Path) -> None:
     file = saved(tmp_path, open_clip(SMALL, DATA, LOG_SCALE))
-    compiled = api.prepare(file, calibration=ROWS, target="ideal")
+    compiled = api.prepare(file, calibration=ROWS, drift="given", target="ideal")
     assert (compiled.model.layout, compiled.model.head) == ("projection", Cosine())
     text, image = (single(ROWS[m]) for m in ("text", "video"))
     wanted = cosines(text @ single(DATA.text.projection), image @ single(DATA.image.projection))
@@ -176,7 +176,9 @@ def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path, form: str) -> 
         tensors = open_clip(shape, data)
     calibration = {m: x[:300] for m, x in rows.items()}
     held_out = {m: x[300:] for m, x in rows.items()}
-    compiled = api.prepare(saved(tmp_path, tensors), calibration=calibration, target="ideal")
+    compiled = api.prepare(
+        saved(tmp_path, tensors), calibration=calibration, drift="given", target="ideal"
+    )
     exact, found = (
         Simulator(compiled.stages[at].program).scores(held_out["text"], held_out["video"])
         for at in (0, -1)

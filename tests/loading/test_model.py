@@ -382,7 +382,7 @@ def test_the_real_program_is_what_the_file_computes(
 def test_what_is_compiled_is_the_same_to_the_last_bit(
     by_hand: tuple[Path, Path], rows: dict[str, np.ndarray], poly_file: Path, target: str
 ) -> None:
-    compiled = api.prepare(by_hand, poly_file, calibration=rows, target=target)
+    compiled = api.prepare(by_hand, poly_file, calibration=rows, drift="given", target=target)
     stages = {stage.name: stage.program for stage in compiled.stages}
     final = compiled.stages[-1].program
     files = onnx_files(final, stages["calibrated"])
@@ -430,7 +430,9 @@ def test_the_float_file_is_centred_on_the_calibrated_range(
     coeff = tuple(0.3 ** (k + 1) for k in range(len(exponents(degree))))
     poly = tmp_path / "poly.json"
     poly.write_text(json.dumps({"degree": degree, "coeff": coeff, "bias": -1.0, "scale_ed": 1e3}))
-    bundle = api.compile(files, poly, calibration=rows, target="ideal", output=tmp_path / "bundle")
+    bundle = api.compile(
+        files, poly, calibration=rows, drift="given", target="ideal", output=tmp_path / "bundle"
+    )
     trained = Simulator(bundle.stages[0].program)
     assert np.max(trained.program.score.types["vd"].hi) > 1e20
     plain = Session(bundle.folder / "float.onnx").run(rows)["logit"]

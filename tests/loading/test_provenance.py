@@ -146,6 +146,7 @@ def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Pat
         a=0.1,
         b=0.0,
         calibration=files["unseen"],
+        drift="given",
         target="ideal",
         output=tmp_path / "b",
     )
@@ -181,7 +182,7 @@ def test_a_polynomial_knows_the_model_that_it_was_fitted_to(
     expected = f"{poly} was fitted to another model ({made['fitted_to'][:8]}), neither {other} nor"
     assert warning.startswith(expected)
     bundle = cimtool.compile(
-        other, poly, calibration=files["one"], target="ideal", output=tmp_path / "b"
+        other, poly, calibration=files["one"], drift="given", target="ideal", output=tmp_path / "b"
     )
     assert warning in read_bundle(bundle.folder).model.warnings
     more = {**SMALL, "options": {}, "poly": poly}

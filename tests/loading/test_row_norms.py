@@ -49,6 +49,7 @@ def test_rows_of_unit_norm_have_no_scale(small_two_branch: DemoFiles, tmp_path: 
     bundle = api.compile(
         small_two_branch.projectors,
         calibration=small_two_branch.calibration,
+        drift="given",
         target="ideal",
         output=tmp_path / "b",
         a=0.1,

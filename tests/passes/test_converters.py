@@ -357,7 +357,12 @@ def test_a_range_that_is_taken_as_set_without_a_source_is_a_warning(
 ) -> None:
     files = small_trunk
     made = prepare(
-        files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        drift="given",
+        target=target,
+        **flags,
     )
     noted = [note for note in made.notes if "range of converters is set" in note]
     assert len(noted) == (said is not None)

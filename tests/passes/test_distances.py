@@ -1,4 +1,4 @@
-"""The constant of ed: taken where the other half of the rows agrees, and nowhere else."""
+"""Constants of ed and vd: taken where the other half of the rows agrees, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from cimtool.base.arrays import Array
 from cimtool.ir.program import Program
 from cimtool.passes.base import Job
 from cimtool.passes.distances import (
+    STATISTICS,
     CalibrationPairs,
     CorrectDistancesPass,
     float_pairs,
     least_gain,
-    with_constant,
+    with_constants,
 )
 from cimtool.simulation.simulator import Simulator
 
-PLANTED = 2.0
-"""An error of ed in the small model, whose ed is some tens."""
+PLANTED = {"ed": 2.0, "vd": 60.0}
+"""Errors of statistics of the small model, whose ed is some tens, and vd some hundreds."""
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,11 @@ def case(models: SimpleNamespace) -> tuple[Program, Job]:
     return passed(models.small, job, "converters fitted")[0], job
 
 
-def distances(program: Program, job: Job) -> np.ndarray:
+def distances(program: Program, job: Job, name: str = "ed") -> np.ndarray:
     simulator = Simulator(program)
     features = (simulator.encode(m, job.rows(m)) for m in ("text", "video"))
-    parts = [found["ed"] for _, found in simulator.iter_score(*features, names=["ed"])]
-    scale = program.score.types["ed"].scale
+    parts = [found[name] for _, found in simulator.iter_score(*features, names=[name])]
+    scale = program.score.types[name].scale
     return np.concatenate(parts) * (1.0 if scale is None else float(scale))
 
 
@@ -45,29 +46,45 @@ def rmse(program: Program, job: Job) -> float:
     return float(np.sqrt(np.square(found - wanted).mean()))
 
 
-def test_a_constant_moves_ed_on_all_pairs_and_adds_no_operation(case: tuple[Program, Job]) -> None:
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_constant_moves_all_pairs_alike_and_adds_no_operation(
+    case: tuple[Program, Job], name: str
+) -> None:
     program, job = case
-    moved = with_constant(program, PLANTED)
-    steps = distances(moved, job) - distances(program, job)
-    assert np.ptp(steps) == 0
-    assert steps[0, 0] == pytest.approx(PLANTED, abs=float(program.score.types["ed"].unit))
+    moved = with_constants(program, {name: PLANTED[name]})
+    steps = distances(moved, job, name) - distances(program, job, name)
+    assert np.ptp(steps) < 1e-12
+    assert steps[0, 0] == pytest.approx(PLANTED[name], abs=float(program.score.types[name].unit))
     ops = [[(node.name, type(node.op)) for node in one.score.nodes] for one in (program, moved)]
     assert ops[0] == ops[1]
     assert moved.text is program.text
 
 
-def test_an_error_on_all_pairs_is_taken_off_and_told(case: tuple[Program, Job]) -> None:
+@pytest.mark.parametrize("name", STATISTICS)
+def test_an_error_on_all_pairs_is_taken_off_and_told(case: tuple[Program, Job], name: str) -> None:
     program, job = case
     notes: list[str] = []
-    wrong = with_constant(program, PLANTED)
+    wrong = with_constants(program, {name: PLANTED[name]})
     right = CorrectDistancesPass().apply(wrong, replace(job, note=notes.append))
     assert rmse(right, job) < 1.1 * rmse(program, job) < 0.2 * rmse(wrong, job)
-    assert distances(right, job).mean() == pytest.approx(
-        distances(job.source, job).mean(), abs=0.02 * PLANTED
+    assert distances(right, job, name).mean() == pytest.approx(
+        distances(job.source, job, name).mean(), abs=0.02 * PLANTED[name]
     )
     (note,) = notes
-    assert note.startswith("score: -1.9") or note.startswith("score: -2.0")
-    assert "rows that did not give it" in note
+    constants, told = note.removeprefix("score: ").split(" takes off ")
+    own = dict(reversed(one.split(" in ")) for one in constants.split(" and "))
+    assert float(own[name]) == pytest.approx(-PLANTED[name], rel=0.05)
+    assert "rows that did not give it" in told
+
+
+def test_errors_that_cancel_in_part_are_both_taken_off(case: tuple[Program, Job]) -> None:
+    program, job = case
+    notes: list[str] = []
+    wrong = with_constants(program, PLANTED)
+    right = CorrectDistancesPass().apply(wrong, replace(job, note=notes.append))
+    assert rmse(right, job) < 1.1 * rmse(program, job) < 0.3 * rmse(wrong, job)
+    (note,) = notes
+    assert " in ed and " in note.split(" in vd takes off ")[0]
 
 
 def test_a_program_of_8_bits_stays_as_it_is(case: tuple[Program, Job]) -> None:
@@ -77,7 +94,7 @@ def test_a_program_of_8_bits_stays_as_it_is(case: tuple[Program, Job]) -> None:
 
 def test_it_is_off_where_it_is_not_wanted_or_known(case: tuple[Program, Job]) -> None:
     program, job = case
-    wrong = with_constant(program, PLANTED)
+    wrong = with_constants(program, {"ed": PLANTED["ed"]})
     few = replace(job, text=job.text[:31], video=job.video[:31])
     assert CorrectDistancesPass(on=False).apply(wrong, job) is wrong
     assert CorrectDistancesPass().apply(wrong, replace(job, source=None)) is wrong
@@ -118,10 +135,11 @@ def test_each_half_must_gain_by_the_constant_of_the_other(
     given = iter(halves)
 
     def made(source: Program, simulator: Simulator, text: Array, video: Array) -> CalibrationPairs:
-        error, constant = (PLANTED * one for one in next(given))
+        error, constant = (PLANTED["ed"] * one for one in next(given))
         features = simulator.encode("text", text), simulator.encode("video", video)
-        scores = Simulator(with_constant(program, error)).score(*features)
-        return CalibrationPairs(scores, simulator.score(*features), features, constant)
+        scores = Simulator(with_constants(program, {"ed": error})).score(*features)
+        found = simulator.score(*features)
+        return CalibrationPairs(scores, found, features, {"ed": constant, "vd": 0.0})
 
     monkeypatch.setattr(CalibrationPairs, "of", made)
     assert (CorrectDistancesPass().apply(program, job) is not program) == taken
@@ -130,14 +148,15 @@ def test_each_half_must_gain_by_the_constant_of_the_other(
 def test_float_scores_are_kept_for_the_same_rows_alone(case: tuple[Program, Job]) -> None:
     _, job = case
     source = replace(job.source)  # keeps nothing yet
-    mean, scores = float_pairs(source, job.text, job.video)
+    means, scores = float_pairs(source, job.text, job.video)
     assert scores is float_pairs(source, job.text.copy(), job.video)[1]
     assert np.array_equal(scores, Simulator(source).scores(job.text, job.video))
     moved = job.text.copy()
     moved[0, 0] += 1
-    other_mean, others = float_pairs(source, moved, job.video)
+    other_means, others = float_pairs(source, moved, job.video)
     assert np.array_equal(others[1:], scores[1:])
-    assert mean != other_mean
+    assert means.keys() == {"ed", "vd"}
+    assert all(means[name] != other_means[name] for name in means)
     assert (others[0] != scores[0]).any()
 
 

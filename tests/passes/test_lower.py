@@ -34,7 +34,7 @@ from cimtool.ir.source import (
 from cimtool.ir.surrogate import Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.curves import CURVE_TOLERANCE, DOMAIN_MARGIN, widened_range
-from cimtool.passes.lowering import EXP_TOLERANCE
+from cimtool.passes.lowering import EXP_TOLERANCE, RESIDUAL_BITS
 from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Simulator
 
@@ -148,6 +148,17 @@ def test_the_layer_that_reads_the_input_has_its_own_bits_for_it(models: SimpleNa
     for graph, bits in ((lowered.text, 12), (lowered.video, 8)):
         stored = [node.op for node in graph.nodes if isinstance(node.op, Store)]
         assert [op.bits for op in stored if op.role == "input"] == [bits]
+
+
+@pytest.mark.parametrize("bits", [5, 11])
+def test_a_sum_past_layers_reads_a_store_of_its_own(models: SimpleNamespace, bits: int) -> None:
+    """No converter reads it, so the bits of layers are not its own."""
+    layers = {"text.mu_proj.0": {"activation_bits": bits}}
+    _, lowered = stages(models.branches, models.job(*models.unit, layers=layers))
+    for graph, own in ((lowered.text, bits), (lowered.video, 8)):
+        bits_of = {n.name: n.op.bits for n in graph.nodes if isinstance(n.op, Store)}
+        found = {name: bits_of[graph.by_name[name].inputs[0]] for name in ("mu_sum", "mu_proj.0")}
+        assert found == {"mu_sum": RESIDUAL_BITS, "mu_proj.0": own}
 
 
 def test_alike_readers_share_one_store(models: SimpleNamespace) -> None:

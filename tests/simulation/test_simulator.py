@@ -24,7 +24,7 @@ def compilation(request: pytest.FixtureRequest, small_trunk: DemoFiles) -> Compi
     flags = {} if request.param == "ideal" else {"adc_bits": 6, "array": "16x64"}
     return prepare(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target=request.param, **flags,
+        drift="given", target=request.param, **flags,
     )  # fmt: skip
 
 

@@ -239,7 +239,7 @@ def test_trained_on_a_polynomial_it_compiles_alone(
     kept = torch.load(run.folder / "model.pth", weights_only=True)
     assert kept["poly"]["coeff"].tolist() == list(fit.polynomial.coeff)
     bundle = cimtool.compile(
-        run.folder / "model.pth", calibration=data, target="isaac-rram-128",
+        run.folder / "model.pth", calibration=data, drift="given", target="isaac-rram-128",
         output=tmp_path / "bundle",
     )  # fmt: skip
     report = cimtool.verify(bundle.folder, data, calibration_rows="allow")

@@ -78,6 +78,7 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
             (module(), module()),
             polynomial,
             calibration=pairs(64) if calibration is None else calibration,
+            drift="given",
             target=target,
             output=tmp_path_factory.mktemp("bundles") / name,
             **flags,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,8 @@ def test_distances_that_are_corrected_have_a_stage_a_row_and_a_note(
     *_, before, after = bundle.stages
     assert (before.name, after.name) == ("converters fitted", "distances corrected")
     assert after.program is bundle.program
-    assert any("in ed takes off the mean error" in note for note in bundle.manifest["notes"])
+    (note,) = (one for one in bundle.manifest["notes"] if "the mean error of rounding" in one)
+    assert " in ed " in note
     report = verify_bundle(bundle, data)
     assert sum(count.differing for count in report.checks.bits) == 0
     rows = {row.stage: row for row in report.drift.rows}
@@ -82,6 +84,35 @@ def test_distances_that_are_corrected_have_a_stage_a_row_and_a_note(
     assert errors[1] < 0.95 * errors[0]
     off = make_bundle("not-corrected", **CORRECTED, bias_correction=False)
     assert off.stages[-1].name == "converters fitted"
+
+
+def test_a_variance_that_is_the_same_for_all_items_moves_no_score_in_few_bits(
+    make_bundle: MakeBundle, tmp_path: Path
+) -> None:
+    """It is off by the same for all items, and so is vd, in arrays and files to the last bit."""
+
+    def module() -> torch.nn.Module:
+        made = two_branch()
+        torch.nn.init.zeros_(made.logvar_proj[3].weight)
+        torch.nn.init.constant_(made.logvar_proj[3].bias, -1.3)
+        return made
+
+    steep = Polynomial(2, (-5.0, 5.0, 0.0, 0.0, 0.0), 0.05, a=5.0, b=2.0)
+    bits = {"variance_bits": 3, "feature_bits": 12, "target": "isaac-rram-128"}
+    made = partial(
+        make_bundle, polynomial=steep, module=module, calibration=many_texts(32, 2, D), **bits
+    )
+    bundle = made("one-variance")
+    (note,) = (one for one in bundle.manifest["notes"] if "the mean error of rounding" in one)
+    assert " in vd takes off " in note
+    report = verify_bundle(bundle, embeddings_of(many_texts(24, 2, D, seed=5)))
+    assert sum(count.differing for count in report.checks.bits) == 0
+    before, after = (row.get("float_rmse") for row in report.drift.rows[-3:-1])
+    assert after < 0.7 * before
+    mapped = made("one-variance-memory", score_mapping="in-memory", accumulator_bits=48)
+    items = many_texts(20, 1, D, seed=6)
+    found = api.program(mapped.folder, items, output=tmp_path / "programmed")
+    assert found.accuracy.logit_rmse == 0
 
 
 def test_a_gallery_in_the_arrays_keeps_the_constant_of_ed(

@@ -228,6 +228,17 @@ def test_the_share_of_a_row_that_its_limits_take_off() -> None:
     np.testing.assert_allclose(lost_shares(graph, rows), expected)
 
 
+@pytest.mark.parametrize("limits", [(4, 100), (100, 4)])
+def test_of_several_stores_of_a_row_the_one_that_loses_most_counts(limits: tuple[int, int]) -> None:
+    builder = Builder("text", {"x": real_type(("n", 3))})
+    stored = {
+        f"stored {limit}": builder.add(f"stored {limit}", Quantize(scalar(0.5), -limit, limit), "x")
+        for limit in limits
+    }
+    shares = lost_shares(builder.graph(stored), np.float32([[2, -2, 1], [4, 0, 0]]))
+    np.testing.assert_allclose(shares, [0, 4 / 16])
+
+
 def test_a_row_of_tokens_loses_what_its_worst_token_does() -> None:
     builder = Builder("text", {"x": real_type(("n", 4))})
     tokens = builder.add("tokens", Arrange(1, np.arange(4).reshape(2, 2)), "x")

@@ -22,6 +22,7 @@ from cimtool.handoff.c.writer import (
     kind_of,
     literal,
 )
+from cimtool.handoff.stimuli import input_stores
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
@@ -121,14 +122,18 @@ class _Model:
         values: dict[str, CValue] = {}
         names = {name: self.field_names[m].new(name) for name in graph.outputs}
         fields = {value: names[name] for name, value in graph.outputs.items()}
+        stores = [*input_stores(graph)]
         for node in graph.nodes:
             if isinstance(node.op, Quantize):
-                known = graph.types[node.name]
-                if values or len(known.shape) != 2:
+                if node.name not in stores or len(graph.types[node.name].shape) != 2:
                     raise CimError(f"{graph.layer(node)}: expected one row of inputs")
-                width, kind = int(known.shape[1]), f"{m}_code"
-                values[node.name] = CInputs("x", kind, str(width))
-                self._header_of_codes(m, node.op, known, width)
+                width, before = graph.extent(node.name), stores.index(node.name)
+                stride = width * len(stores)
+                values[node.name] = CInputs(
+                    "x", f"{m}_code", str(width), stride=stride, place=before * width
+                )
+                if not before:
+                    self._header_of_codes(graph, input_stores(graph))
                 continue
             if node.name in graph.embeddings:
                 raise CimError(f"{graph.layer(node)}: expected the input as one row")
@@ -153,20 +158,38 @@ class _Model:
         self._prepared(m)
         self._function(writer, "void", arguments)
 
-    def _header_of_codes(self, m: str, op: Quantize, known: Type, width: int) -> None:
-        units = np.broadcast_to(op.scale, (width,))
-        numbers = [f"{float(unit).hex()}f" for unit in units]
-        lines = (", ".join(numbers[i : i + 4]) for i in range(0, width, 4))
+    def _header_of_codes(self, graph: Graph, stores: Mapping[str, Quantize]) -> None:
+        """The codes of a row: of several stores those of one after those of another."""
+        m, known = graph.name, [graph.types[name] for name in stores]
+        width = graph.extent(next(iter(stores)))
+        numbers = [
+            f"{float(unit).hex()}f"
+            for one in stores.values()
+            for unit in np.broadcast_to(one.scale, (width,))
+        ]
+        lines = (", ".join(numbers[i : i + 4]) for i in range(0, len(numbers), 4))
         # Layers take codes of this kind, so codes need no copy.
-        kind = "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
+        narrow = all(kind_of(one) in ("int8_t", "uint8_t", "int16_t") for one in known)
+        ends = [(one.lo, one.hi) for one in stores.values()]
+        spans = ", then ".join(f"{lo} .. {hi}" for lo, hi in ends)
+        where = ""
+        if len(stores) > 1:
+            where = (
+                f"\n * The embedding's {width} numbers come {len(stores)} times in a row, with the "
+                "limits in this order."
+            )
+        limits = ", ".join(
+            f"{m.upper()}_{end}{'' if place == 1 else f'_{place}'} = {value}"
+            for place, own in enumerate(ends, 1)
+            for end, value in zip(("LO", "HI"), own, strict=True)
+        )
         self.header.append(
             f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, clipped\n"
-            f" * to {op.lo} .. {op.hi}; divide in float by {m.upper()}_UNITS. */\n"
-            f"enum {{ {m.upper()}_WIDTH = {width}, {m.upper()}_LO = {op.lo}, "
-            f"{m.upper()}_HI = {op.hi} }};\n"
+            f" * to {spans}; divide in float by {m.upper()}_UNITS.{where} */\n"
+            f"enum {{ {m.upper()}_WIDTH = {width * len(stores)}, {limits} }};\n"
             f"#define {m.upper()}_UNITS {{ \\\n    "
             + ", \\\n    ".join(lines)
-            + f"}}\ntypedef {kind} {m}_code;"
+            + f"}}\ntypedef {'int16_t' if narrow else 'int32_t'} {m}_code;"
         )
 
     def _prepared(self, m: str) -> None:

@@ -105,12 +105,16 @@ class CValue:
 
 @dataclass(frozen=True)
 class CInputs(CValue):
-    """The inputs of item i: rows of `count` numbers, one after another."""
+    """The inputs of item i: `count` numbers from a `place` on, in rows of `stride` numbers."""
+
+    stride: int = 0
+    place: int = 0
 
     @property
     def name(self) -> str:
-        """The address of the row."""
-        return f"({self.own} + (int64_t)i * {self.count})"
+        """The address of the first number."""
+        behind = f" + {self.place}" if self.place else ""
+        return f"({self.own} + (int64_t)i * {self.stride}{behind})"
 
 
 class ConstantTables:

@@ -116,7 +116,11 @@ def saved(tmp_path: Path) -> Saved:
 @pytest.mark.parametrize("target", ["ideal", "isaac-rram-128", "hermes-pcm-14nm"])
 def test_all_implementations_agree(saved: Saved, tmp_path: Path, target: str) -> None:
     bundle = api.compile(
-        saved(), calibration=embeddings(64, 0), target=target, output=tmp_path / "bundle"
+        saved(),
+        calibration=embeddings(64, 0),
+        drift="given",
+        target=target,
+        output=tmp_path / "bundle",
     )
     data = embeddings(40, 7)
     matcher = api.load(bundle.folder)
@@ -144,7 +148,11 @@ def test_paired_training_is_told_everywhere(saved: Saved, tmp_path: Path) -> Non
     assert told.startswith(leak)
     assert ModelSource(path).load().warnings == (told,)
     bundle = api.compile(
-        path, calibration=embeddings(64, 0), target="ideal", output=tmp_path / "bundle"
+        path,
+        calibration=embeddings(64, 0),
+        drift="given",
+        target="ideal",
+        output=tmp_path / "bundle",
     )
     assert bundle.manifest["notes"][0] == f"warning: {told}"
     assert f"warning: {told}" in api.verify(bundle.folder, embeddings(40, 7)).notes
@@ -166,6 +174,7 @@ def test_modules_in_memory_keep_their_epsilon(tmp_path: Path) -> None:
         (text, video),
         head="cosine",
         calibration=embeddings(64, 0),
+        drift="given",
         target="ideal",
         output=tmp_path / "bundle",
     )

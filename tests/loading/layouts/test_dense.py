@@ -57,7 +57,7 @@ def cosines(text: np.ndarray, other: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("function", "has_bias"), [(TANH, True), (IDENTITY, False)])
 def test_both_modalities_pass_the_module(tmp_path: Path, function: str, has_bias: bool) -> None:
     file = module(tmp_path, function, has_bias)
-    compiled = api.prepare(file, calibration=ROWS, target="ideal")
+    compiled = api.prepare(file, calibration=ROWS, drift="given", target="ideal")
     assert (compiled.model.layout, compiled.model.head) == ("dense", Cosine())
     assert [name for name, _ in compiled.model.files] == [
         str(file), str(file.with_name("config.json"))

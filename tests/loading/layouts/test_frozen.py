@@ -89,7 +89,7 @@ def test_a_bundle_without_layers_is_read(head: str, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
     bundle = cimtool.compile(
         posterior(tmp_path), calibration={"text": rows[9:], "video": rows[9:]}, target="ideal",
-        output=tmp_path / "bundle", head=head,
+        drift="given", output=tmp_path / "bundle", head=head,
     )  # fmt: skip
     report = cimtool.verify(bundle.folder, {"text": rows[:9], "video": rows[:9]})
     assert sum(one.differing for one in report.checks.bits) == 0

@@ -123,7 +123,9 @@ def test_the_towers_are_torchs_for_as_many_tokens_as_rows_have(tmp_path: Path, t
 
 
 def test_what_is_compiled_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    compiled = api.prepare(saved(tmp_path), calibration=rows(), target="isaac-rram-128")
+    compiled = api.prepare(
+        saved(tmp_path), calibration=rows(), drift="given", target="isaac-rram-128"
+    )
     require_one_result(compiled, rows())
     steps = "6 numbers in order by 6 steps, 12 comparisons for each of 12 rows per item"
     assert sum(steps in note for note in compiled.notes) == 4

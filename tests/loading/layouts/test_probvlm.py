@@ -187,12 +187,13 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(
         (tmp_path / "poly.json").write_text(json.dumps(options["poly"]))
         options = {**options, "poly": tmp_path / "poly.json"}
     require_one_result(
-        api.prepare(saved(tmp_path), calibration=ROWS, target="ideal", **options), ROWS
+        api.prepare(saved(tmp_path), calibration=ROWS, drift="given", target="ideal", **options),
+        ROWS,
     )
 
 
 def test_the_variance_is_within_the_stated_errors(tmp_path: Path) -> None:
-    compiled = api.prepare(saved(tmp_path), calibration=ROWS, target="ideal")
+    compiled = api.prepare(saved(tmp_path), calibration=ROWS, drift="given", target="ideal")
     stages = {stage.name: stage.program for stage in compiled.stages}
     for modality in ("text", "video"):
         exact, lowered = (
@@ -237,7 +238,7 @@ def test_widths_of_all_sizes_have_a_logarithm(tmp_path: Path, largest: float) ->
     bias = "img_BayesCap.block_alpha.2.bias"
     spread = torch.logspace(-3, 5, D, dtype=torch.float32)
     torch.save({**TENSORS, bias: spread, "alpha_max": largest}, tmp_path / "wide.pth")
-    compiled = api.prepare(tmp_path / "wide.pth", calibration=ROWS, target="ideal")
+    compiled = api.prepare(tmp_path / "wide.pth", calibration=ROWS, drift="given", target="ideal")
     stages = {stage.name: stage.program for stage in compiled.stages}
     x = ROWS["video"]
     limited = Simulator(stages["calibrated"]).values("video", x, ["inverse_alpha"])["inverse_alpha"]
@@ -296,7 +297,7 @@ def test_a_shape_of_0_is_the_least_that_the_layout_or_a_map_says(tmp_path: Path)
         found = model.towers[1].run({"x": x})["s"]
         np.testing.assert_allclose(found, gennorm.var(own, scale=alpha), rtol=1e-9)
         assert any(f"beta at least {least:g}, which" in one for one in model.warnings)
-    require_one_result(api.prepare(file, calibration=ROWS, target="ideal"), ROWS)
+    require_one_result(api.prepare(file, calibration=ROWS, drift="given", target="ideal"), ROWS)
 
 
 def test_a_variance_beyond_the_polynomials_is_refused(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_a_variance_beyond_the_polynomials_is_refused(tmp_path: Path) -> None:
     limits.write_text("[image]\nbeta_min = 0.1\n")
     file = saved(tmp_path, dead(TENSORS, "block_beta"))
     with pytest.raises(CimError, match=r"video\.s: logvar spans .* too wide for exp.* a clamp"):
-        api.prepare(file, calibration=ROWS, target="ideal", layer_map=limits)
+        api.prepare(file, calibration=ROWS, drift="given", target="ideal", layer_map=limits)
 
 
 def test_the_largest_width_can_be_limited(tmp_path: Path) -> None:

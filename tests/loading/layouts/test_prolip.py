@@ -82,7 +82,9 @@ def test_the_score_is_the_published_logit(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", ["CLS and UNC", "CLS alone"])
 def test_what_is_compiled_is_the_same_to_the_last_bit(tmp_path: Path, form: str) -> None:
     rows = texts_of(DATA.rows(), form)
-    require_one_result(api.prepare(saved(tmp_path), calibration=rows, target="ideal"), rows)
+    require_one_result(
+        api.prepare(saved(tmp_path), calibration=rows, drift="given", target="ideal"), rows
+    )
 
 
 def test_a_training_checkpoint_is_the_same_model(tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path) -> None:
     rows = data.rows()
     calibration = {m: x[:300] for m, x in rows.items()}
     held_out = {m: x[300:] for m, x in rows.items()}
-    compiled = api.prepare(file, calibration=calibration, target="ideal")
+    compiled = api.prepare(file, calibration=calibration, drift="given", target="ideal")
     exact = logits(prolip(shape, data), held_out)
     found = Simulator(compiled.stages[-1].program).scores(held_out["text"], held_out["video"])
     assert 0.5 < first_right(exact) < 0.99

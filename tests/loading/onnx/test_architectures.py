@@ -541,7 +541,9 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(folder: Path, name: str, t
     modules, rows = [built(name, seed) for seed in (1, 2)], rows_of(name)
     files = [exported(folder, name, seed, "legacy") for seed in (1, 2)]
     score = score_of(modules[0], rows["text"])
-    compiled = api.prepare((files[0], files[1]), calibration=rows, target=target, **score)
+    compiled = api.prepare(
+        (files[0], files[1]), calibration=rows, drift="given", target=target, **score
+    )
     stages = {stage.name: stage.program for stage in compiled.stages}
     for program in stages.values():
         table = ConstantTable()
@@ -571,6 +573,7 @@ def attention(folder: Path) -> Compilation:
     return api.prepare(
         (files[0], files[1]),
         calibration=rows_of(ATTENTION),
+        drift="given",
         target=TARGETS[0],
         head="csd",
         a=0.3,

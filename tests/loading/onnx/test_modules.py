@@ -408,7 +408,9 @@ def test_a_module_of_any_number_of_tokens_takes_rows_as_wide_as_the_data(width: 
     found = model.towers[0].run({"x": rows.astype(np.float64)})["mu"]
     with torch.no_grad():
         np.testing.assert_allclose(found, module(torch.from_numpy(rows)), atol=1e-6)
-    made = api.prepare((module, module), calibration=data, target="ideal", head="cosine")
+    made = api.prepare(
+        (module, module), calibration=data, drift="given", target="ideal", head="cosine"
+    )
     assert made.model.text_width == width
 
 
@@ -823,6 +825,11 @@ def test_variances_whose_product_may_be_beyond_float64_are_compiled_and_verified
     most = read.program.text.types["s"].hi.max()
     assert 1e154 < most < np.inf
     bundle = api.compile(
-        modules, polynomial, calibration=data, target="isaac-rram-128", output=tmp_path / "bundle"
+        modules,
+        polynomial,
+        calibration=data,
+        drift="given",
+        target="isaac-rram-128",
+        output=tmp_path / "bundle",
     )
     assert api.verify(bundle.folder, data=unseen, samples=2).failures == ()

@@ -224,7 +224,11 @@ def test_it_trains_by_map_and_compiles_alone(rows: dict[str, np.ndarray], tmp_pa
     assert best.means["mAP"] > start.means["mAP"] + 0.15
     assert {"map_text_to_video", "map_video_to_text"} <= set(best.recalls)
     bundle = cimtool.compile(
-        run.folder / "model.pth", calibration=rows, target="ideal", output=tmp_path / "b"
+        run.folder / "model.pth",
+        calibration=rows,
+        drift="given",
+        target="ideal",
+        output=tmp_path / "b",
     )
     matcher = cimtool.load(bundle.folder)
     scores = matcher.score(matcher.encode_text(rows["text"]), matcher.encode_video(rows["video"]))

@@ -174,7 +174,12 @@ def test_rows_keep_their_ranks_under_a_head_of_points(tmp_path: Path) -> None:
     run = cimtool.train(rows, tmp_path / "run", model="posthoc", options=POSTERIOR)
     assert "factor.weight" in torch.load(run.model, weights_only=True)["text_proj"]
     bundle = cimtool.compile(
-        run.model, calibration=rows, target="isaac-rram-128", output=tmp_path / "b", head="cosine"
+        run.model,
+        calibration=rows,
+        drift="given",
+        target="isaac-rram-128",
+        output=tmp_path / "b",
+        head="cosine",
     )
     assert (
         sum(one.differing for one in cimtool.verify(bundle.folder, near(40, seed=3)).checks.bits)
@@ -280,7 +285,7 @@ def test_a_posterior_is_the_same_in_all_implementations(
         cimtool.fit(labels, output=poly)
     bundle = cimtool.compile(
         model, poly, calibration=rows, target=target, output=tmp_path / "b", head=head,
-        **HEADS[head],
+        drift="given", **HEADS[head],
     )  # fmt: skip
     report = cimtool.verify(bundle.folder, near(40, seed=3))
     assert sum(one.compared for one in report.checks.bits) > 40 * 40
