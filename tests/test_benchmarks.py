@@ -216,3 +216,35 @@ def test_cells_of_accuracy_are_kept_and_an_earlier_version_scores_for_itself(
     again = (work / "cells.jsonl").read_text().splitlines()
     assert again[:-1] == lines[:-1]
     assert json.loads(again[-1])["refused"] == "asked again"
+
+
+@pytest.mark.thorough("a benchmark run whole")
+def test_few_rows_are_drawn_with_their_texts_and_choose_bits(
+    small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import data_sets
+    import few_rows
+
+    files = small_trunk
+    with np.load(files.eval) as held:
+        unseen = embeddings_of(dict(held))
+    case = data_sets.Case("small", files.projectors, files.poly, files.calibration, unseen)
+    drawn = few_rows.few(case, 32, 1, tmp_path)
+    assert drawn is not None
+    with np.load(drawn.calibration) as held, np.load(files.calibration) as whole:
+        assert {name: len(held[name]) for name in held.files} == {
+            "text": 32, "video": 32, "text_to_video": 32,
+        }  # fmt: skip
+        own = [np.flatnonzero((whole["video"] == row).all(axis=1)) for row in held["video"]]
+        right = whole["text"][np.concatenate(own)]
+        assert np.array_equal(held["text"], right[held["text_to_video"]])
+    assert few_rows.few(case, 1000, 0, tmp_path) is None
+    monkeypatch.setattr(few_rows, "case_of", lambda *words: case)
+    monkeypatch.setattr(few_rows, "PLACES", {"small": "demo"})
+    file = tmp_path / "table.json"
+    words = ["--work", str(tmp_path / "work"), "--demo", "demo", "--draws", "0", "--videos"]
+    few_rows.main([*words, "32", "1000", "--json", str(file)])
+    (row,) = json.loads(file.read_text())["rows"]
+    assert (row["rows"], row["videos"], row["draw"]) == ("small", 32, 0)
+    assert 0 < float(row["chosen bits"]) < float(row["the target's bits"])
