@@ -50,7 +50,7 @@ from cimtool.experiments.widths import (
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.passes.base import HALF_ROWS, Job, Pass
@@ -133,7 +133,7 @@ def solve_bits(
     criterion = criterion_of(goal, data, halves, held_out=rounded_for_rows)
     job = Job(start.settings, *rows, silent, data.file, data.text_to_video)
     trial = replace(job, text=parts.compiling.text, video=parts.compiling.video, text_to_video=None)
-    search = BitSolver(model, start, halves, criterion, (trial, job))
+    search = BitSolver(model, start, halves, criterion, (trial, job), alike=data.alone)
     search.run(say)
     found = search.found()
     if found is None:
@@ -190,7 +190,8 @@ class BitSolver:
     error is wanted at no more than the first round's costs. `halves` are the rows that choose, and
     the others. The first of `jobs` compiles the model that is measured, from rows that choose or
     others still; the second has all rows. A limit is to be kept by both models: what clips, and
-    what is rounded how, differs.
+    what is rounded how, differs. If items are `alike`, of one modality, layers of both projectors
+    have the same bits: an item has one feature, whichever side it is on.
     """
 
     def __init__(
@@ -200,11 +201,13 @@ class BitSolver:
         halves: Sequence[Half],
         criterion: Criterion,
         jobs: tuple[Job, Job],
+        alike: bool = False,
     ):
         self.model, self.start, self.halves = model, start, halves
         self.trial, self.whole = (EachRound(model.program, job) for job in jobs)
         self.rows, self.criterion = halves[0], criterion
         self.limit = criterion if isinstance(criterion, Limit) else None
+        self.alike = alike
         self.rounds: list[CompiledBits] = []
         self._latest: dict[Width, float] = {}
         self._known_costs: dict[tuple[tuple[Width, int], ...], Mapping[str, float]] = {}
@@ -406,15 +409,19 @@ class BitSolver:
         base, first = self._costs(near.bits), self.given.costs
         offered: list[tuple[str, BitPair]] = []
         squares, prices = list[float](), list[list[float]]()
+        same = self._alike(near.bits)
         for name, now in self._options(near.bits).items():
+            if name in same.values():
+                continue
+            widths = [*_widths(name), *(_widths(same[name]) if name in same else ())]
             for option in self._choices(name, *now):
-                own = {**near.bits, **dict(zip(_widths(name), option, strict=True))}
+                own = {**near.bits, **_given(widths, option)}
                 costs = self._costs(own)
                 more = [(costs[cost] - base[cost]) / first[cost] for cost in base]
                 if not any(map(math.isnan, more)):  # the target prices these bits
                     offered.append((name, option))
                     prices.append(more)
-                    squares.append(sum(self._latest[w] * 4.0 ** -own[w] for w in _widths(name)))
+                    squares.append(sum(self._latest[w] * 4.0 ** -own[w] for w in widths))
         alone, errors, shares = sum(near.squares.values()), np.array(squares), np.array(prices)
         if alone > near.square:  # roundings cancel in part
             errors *= near.square / alone
@@ -441,8 +448,17 @@ class BitSolver:
         bits = dict(near.bits)
         for (name, option), taken in zip(offered, found.x, strict=True):
             if taken > 0.5:
-                bits |= dict(zip(_widths(name), option, strict=True))
+                for one in (name, *([same[name]] if name in same else [])):
+                    bits |= _given(_widths(one), option)
         return bits
+
+    def _alike(self, bits: BitAssignment) -> dict[str, str]:
+        """Layers of texts by those of videos that have the same bits now, and are to keep them."""
+        if not self.alike:
+            return {}
+        found, layers = self._options(bits), self.layers.layers.items()
+        sides = ([name for name, (side, *_) in layers if side == m] for m in MODALITIES)
+        return {one: other for one, other in zip(*sides, strict=True) if found[one] == found[other]}
 
     def _options(self, bits: BitAssignment) -> dict[str, BitPair]:
         """The bits of both widths, by layer and for the features."""
@@ -465,6 +481,11 @@ class BitSolver:
             each.append([n for n in near if width.key != "weight_bits" or takes(n)])
         one, two = each
         return itertools.product(one, two)
+
+
+def _given(widths: Sequence[Width], option: BitPair) -> dict[Width, int]:
+    """Each width of a layer, or of two alike, with its bits."""
+    return dict(zip(widths, itertools.cycle(option), strict=False))
 
 
 def _in_words(found: GoalError) -> str:

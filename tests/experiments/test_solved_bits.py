@@ -181,6 +181,29 @@ def test_where_no_bits_can_be_chosen_a_note_says_why(
     )
 
 
+def test_projectors_of_one_modality_keep_the_same_bits(small_trunk: DemoFiles) -> None:
+    """Both read the same rows, so that a half is measured alike whichever side it is on."""
+    model = ModelSource(small_trunk.projectors, small_trunk.poly).load(silent)
+    rows = Half.of(model, read_data(small_trunk.calibration, model))
+    start = Configuration.of(TARGET, None, {})
+    job = Job(start.settings, rows.text, rows.video, silent)
+    found = {}
+    for alike in (False, True):
+        search = BitSolver(model, start, (rows, rows), LeastError(), (job, job), alike=alike)
+        bits = search._solved(search.given, None)
+        assert bits is not None
+        costs = search._costs(bits)
+        assert all(costs[name] <= cost * (1 + 1e-9) for name, cost in search.given.costs.items())
+        options = search._options(bits)
+        found[alike] = {
+            name: tuple(options[f"{side}.{name}"] for side in ("text", "video"))
+            for name in ("fc1", "fc2", "mu", "logvar")
+        }
+        assert bits != search.given.bits
+    assert all(text == video for text, video in found[True].values())
+    assert any(text != video for text, video in found[False].values())
+
+
 @pytest.mark.thorough("the same once more")
 def test_it_repeats(small_trunk: DemoFiles) -> None:
     one, other = (prepared(small_trunk, "least") for _ in range(2))

@@ -391,7 +391,8 @@ def test_clip_vit_b_32_keeps_its_retrieval_in_integers(tmp_path: Path, head: str
     found = Simulator(compiled.stages[-1].program).scores(held_out["text"], held_out["video"])
     assert 0.5 < first_right(exact) < 0.99
     for one, other in ((exact, found), (exact.T, found.T)):
-        assert first_right(other) >= first_right(one) - 0.003
+        assert first_right(other) >= first_right(one) - 0.006  # 3 of 600 queries
+    assert np.sqrt(np.square(found - exact).mean()) < 0.03 * exact.std(axis=1).mean()
     require_one_result(compiled, {m: x[:48] for m, x in held_out.items()})
 
 

@@ -211,7 +211,7 @@ def test_vit_b_16_keeps_its_retrieval_in_integers(tmp_path: Path) -> None:
     rows = data.rows()
     calibration = {m: x[:300] for m, x in rows.items()}
     held_out = {m: x[300:] for m, x in rows.items()}
-    compiled = api.prepare(file, calibration=calibration, drift="given", target="ideal")
+    compiled = api.prepare(file, calibration=calibration, target="ideal")
     exact = logits(prolip(shape, data), held_out)
     found = Simulator(compiled.stages[-1].program).scores(held_out["text"], held_out["video"])
     assert 0.5 < first_right(exact) < 0.99
