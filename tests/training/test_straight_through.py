@@ -56,10 +56,14 @@ def test_maxima_of_pairs_are_those_of_arrays() -> None:
     np.testing.assert_array_equal(found.numpy(), op.run(x))
 
 
-@pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])
+@pytest.mark.parametrize(("model", "most"), [("small_trunk", 0.05), ("small_two_branch", 0.1)])
 def test_it_computes_what_the_compiled_program_computes(
-    model: str, compiler_of: Callable[..., Compiler], request: pytest.FixtureRequest
+    model: str, most: float, compiler_of: Callable[..., Compiler], request: pytest.FixtureRequest
 ) -> None:
+    """It is off by at most so much of what compiling errs, of which two-branch models err little.
+
+    Their rows go past the layers in 16 bits.
+    """
     files: DemoFiles = request.getfixturevalue(model)
     compiler = compiler_of(files)
     graphs = {"text": compiler.program.text, "video": compiler.program.video}
@@ -84,7 +88,7 @@ def test_it_computes_what_the_compiled_program_computes(
             logits.append(Simulator(program).scores(rows["text"], rows["video"]))
     ours = forward(compiled.plans["score"], features, {})["logit"].detach().numpy()
     off = np.sqrt(np.square(ours - logits[0]).mean())
-    assert off < 0.05 * np.sqrt(np.square(logits[1] - logits[0]).mean())
+    assert off < most * np.sqrt(np.square(logits[1] - logits[0]).mean())
 
 
 def test_all_layers_get_gradients(
