@@ -215,7 +215,7 @@ def test_a_command_says_what_the_file_gives(write: Write, cimtool: Cimtool) -> N
 
 def test_options_override_the_file(write: Write, cimtool: Cimtool, here: Path) -> None:
     write(PROJECT)
-    given = ("compile", "--dry-run", "--json")
+    given = ("compile", "--drift", "given", "--dry-run", "--json")
     assert cimtool(*given).json["settings"]["adc_bits"] == 5
     assert cimtool(*given, "--adc-bits", 6).json["settings"]["adc_bits"] == 6
     (here / "bits.toml").write_text("adc_bits = 7\n")

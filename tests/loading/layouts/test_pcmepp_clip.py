@@ -117,7 +117,8 @@ def test_the_command_needs_no_other_option(
     rows = tmp_path / "rows.npz"
     np.savez(rows, **ROWS)
     given = ["compile", "--projectors", str(saved(tmp_path)), "--calibration", str(rows)]
-    assert cli.run([*given, "--target", "ideal", "-o", str(tmp_path / "bundle")]) == 0
+    given += ["--drift", "given", "--target", "ideal", "-o", str(tmp_path / "bundle")]
+    assert cli.run(given) == 0
     assert "clip (layout pcmepp-clip, head csd) on ideal" in capsys.readouterr().out
     model = ModelSource(saved(tmp_path)).load()
     found = Simulator(model.program).scores(ROWS["text"], ROWS["video"])

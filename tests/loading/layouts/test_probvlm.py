@@ -402,7 +402,8 @@ def test_the_command_needs_no_other_option(
     rows = tmp_path / "rows.npz"
     np.savez(rows, **ROWS)
     given = ["compile", "--projectors", str(saved(tmp_path)), "--calibration", str(rows)]
-    assert cli.run([*given, "--target", "ideal", "-o", str(tmp_path / "bundle")]) == 0
+    given += ["--drift", "given", "--target", "ideal", "-o", str(tmp_path / "bundle")]
+    assert cli.run(given) == 0
     assert "probvlm (layout probvlm, head probcosine) on ideal" in capsys.readouterr().out
 
 
