@@ -106,11 +106,16 @@ def test_layers_that_read_an_embedding_in_several_bits_are_handed_off(
     settings = tmp_path / "settings.toml"
     settings.write_text('[layers."*.mu_proj.0"]\nactivation_bits = 11\n')
     bundle = compiled("csd", "two-branch", settings=settings)
-    bits = [
-        bundle.program.text.types[name].bits for name in bundle.program.text.operations(Quantize)
-    ]
-    assert sorted(bits) == [8, 11, 16]
+    text = bundle.program.text
+    stores = text.operations(Quantize)
+    assert sorted(text.types[name].bits for name in stores) == [8, 11, 16]
     export_bundle(bundle, "handoff", tmp_path / "handoff")
+    header = (tmp_path / "handoff" / "c" / "model.h").read_text()
+    said = header.split("#define TEXT_UNITS {")[1].split("}")[0].replace("\\", "").split(",")
+    units = [float.fromhex(one.strip().removesuffix("f")) for one in said]
+    width = text.extent("x")
+    known = [np.broadcast_to(op.scale, (width,)) for op in stores.values()]
+    np.testing.assert_array_equal(units, np.concatenate(known))
     compared, wrong = differing(tmp_path / "handoff")
     assert compared > 3_000
     assert wrong == 0
