@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,18 +177,23 @@ def test_goals_are_counted_on_the_rows_that_compile_never_saw(
     assert row["largest"] == 1.2
 
 
+def _case_of(files: DemoFiles) -> Any:
+    """The small model as benchmarks have theirs, once their folder is on the path."""
+    import data_sets
+
+    with np.load(files.eval) as held:
+        unseen = embeddings_of(dict(held))
+    return data_sets.Case("small", files.projectors, files.poly, files.calibration, unseen)
+
+
 @pytest.mark.thorough("a benchmark run whole, an earlier version in a process of its own")
 def test_cells_of_accuracy_are_kept_and_an_earlier_version_scores_for_itself(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import accuracy
-    import data_sets
 
-    files = small_trunk
-    with np.load(files.eval) as held:
-        unseen = embeddings_of(dict(held))
-    case = data_sets.Case("", files.projectors, files.poly, files.calibration, unseen)
+    case = _case_of(small_trunk)
     monkeypatch.setattr(accuracy, "case_of", lambda *words: case)
     monkeypatch.setattr(accuracy, "PLACES", {"small": "demo"})
     monkeypatch.setattr(accuracy, "GOALS", {"small": "logit_rmse=1e-9"})
@@ -223,13 +229,9 @@ def test_few_rows_are_drawn_with_their_texts_and_choose_bits(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import data_sets
     import few_rows
 
-    files = small_trunk
-    with np.load(files.eval) as held:
-        unseen = embeddings_of(dict(held))
-    case = data_sets.Case("small", files.projectors, files.poly, files.calibration, unseen)
+    files, case = small_trunk, _case_of(small_trunk)
     drawn = few_rows.few(case, 32, 1, tmp_path)
     assert drawn is not None
     with np.load(drawn.calibration) as held, np.load(files.calibration) as whole:

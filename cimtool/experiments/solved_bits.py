@@ -409,13 +409,13 @@ class BitSolver:
         base, first = self._costs(near.bits), self.given.costs
         offered: list[tuple[str, BitPair]] = []
         squares, prices = list[float](), list[list[float]]()
-        same = self._alike(near.bits)
+        same = self._twins(near.bits)
         for name, now in self._options(near.bits).items():
             if name in same.values():
                 continue
             widths = [*_widths(name), *(_widths(same[name]) if name in same else ())]
             for option in self._choices(name, *now):
-                own = {**near.bits, **_given(widths, option)}
+                own = {**near.bits, **_with_bits(widths, option)}
                 costs = self._costs(own)
                 more = [(costs[cost] - base[cost]) / first[cost] for cost in base]
                 if not any(map(math.isnan, more)):  # the target prices these bits
@@ -449,10 +449,10 @@ class BitSolver:
         for (name, option), taken in zip(offered, found.x, strict=True):
             if taken > 0.5:
                 for one in (name, *([same[name]] if name in same else [])):
-                    bits |= _given(_widths(one), option)
+                    bits |= _with_bits(_widths(one), option)
         return bits
 
-    def _alike(self, bits: BitAssignment) -> dict[str, str]:
+    def _twins(self, bits: BitAssignment) -> dict[str, str]:
         """Layers of texts by those of videos that have the same bits now, and are to keep them."""
         if not self.alike:
             return {}
@@ -483,7 +483,7 @@ class BitSolver:
         return itertools.product(one, two)
 
 
-def _given(widths: Sequence[Width], option: BitPair) -> dict[Width, int]:
+def _with_bits(widths: Sequence[Width], option: BitPair) -> dict[Width, int]:
     """Each width of a layer, or of two alike, with its bits."""
     return dict(zip(widths, itertools.cycle(option), strict=False))
 

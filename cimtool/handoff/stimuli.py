@@ -156,7 +156,8 @@ def embedding_rows(
     lowest. With `turns`, a row that alternates between the ends. Then `count` random rows, and the
     first `count` rows of `inputs` if given; at last the ends of further stores.
     """
-    (name, op), *others = input_stores(graph).items()
+    stores = input_stores(graph)
+    (name, op), *others = stores.items()
     width, rng = graph.extent(name), np.random.default_rng(SEED)
     rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
     if turns:
@@ -169,7 +170,7 @@ def embedding_rows(
     for _, other in others:
         ends = np.stack([np.full(width, code) * other.scale for code in (other.hi, other.lo)])
         x = np.concatenate([x, ends.astype(np.float32)])
-    return np.concatenate([one.run(x) for one in (op, *(other for _, other in others))], axis=1), x
+    return np.concatenate([store.run(x) for store in stores.values()], axis=1), x
 
 
 def input_stores(graph: Graph) -> dict[str, Quantize]:
@@ -178,8 +179,8 @@ def input_stores(graph: Graph) -> dict[str, Quantize]:
     Layers with bits of their own, and sums past layers, read a store each.
     """
     stores = graph.operations(Quantize)
-    read = {graph.by_name[name].inputs for name in list(stores)[:1]}
-    return {name: op for name, op in stores.items() if graph.by_name[name].inputs in read}
+    read = graph.by_name[next(iter(stores))].inputs
+    return {name: op for name, op in stores.items() if graph.by_name[name].inputs == read}
 
 
 def largest_sum(weight: IntArray, lo: IntArray, hi: IntArray) -> IntArray:

@@ -33,12 +33,17 @@ def case(models: SimpleNamespace) -> tuple[Program, Job]:
     return passed(models.small, job, "converters fitted")[0], job
 
 
-def distances(program: Program, job: Job, name: str = "ed") -> np.ndarray:
+def codes(program: Program, job: Job, name: str) -> np.ndarray:
     simulator = Simulator(program)
     features = (simulator.encode(m, job.rows(m)) for m in ("text", "video"))
-    parts = [found[name] for _, found in simulator.iter_score(*features, names=[name])]
+    return np.concatenate(
+        [found[name] for _, found in simulator.iter_score(*features, names=[name])]
+    )
+
+
+def distances(program: Program, job: Job, name: str = "ed") -> np.ndarray:
     scale = program.score.types[name].scale
-    return np.concatenate(parts) * (1.0 if scale is None else float(scale))
+    return codes(program, job, name) * (1.0 if scale is None else float(scale))
 
 
 def rmse(program: Program, job: Job) -> float:
@@ -52,9 +57,12 @@ def test_a_constant_moves_all_pairs_alike_and_adds_no_operation(
 ) -> None:
     program, job = case
     moved = with_constants(program, {name: PLANTED[name]})
-    steps = distances(moved, job, name) - distances(program, job, name)
-    assert np.ptp(steps) < 1e-12
-    assert steps[0, 0] == pytest.approx(PLANTED[name], abs=float(program.score.types[name].unit))
+    steps, unit = (
+        codes(moved, job, name) - codes(program, job, name),
+        program.score.types[name].unit,
+    )
+    assert np.ptp(steps) == 0
+    assert steps[0, 0] * unit == pytest.approx(PLANTED[name], abs=float(unit))
     ops = [[(node.name, type(node.op)) for node in one.score.nodes] for one in (program, moved)]
     assert ops[0] == ops[1]
     assert moved.text is program.text

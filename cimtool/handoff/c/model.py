@@ -122,23 +122,21 @@ class _Model:
         values: dict[str, CValue] = {}
         names = {name: self.field_names[m].new(name) for name in graph.outputs}
         fields = {value: names[name] for name, value in graph.outputs.items()}
-        stores = [*input_stores(graph)]
+        stores = input_stores(graph)
         for node in graph.nodes:
             if isinstance(node.op, Quantize):
                 if node.name not in stores or len(graph.types[node.name].shape) != 2:
                     raise CimError(f"{graph.layer(node)}: expected one row of inputs")
-                width, before = graph.extent(node.name), stores.index(node.name)
-                stride = width * len(stores)
+                width, before = graph.extent(node.name), [*stores].index(node.name)
                 values[node.name] = CInputs(
-                    "x", f"{m}_code", str(width), stride=stride, place=before * width
+                    "x", f"{m}_code", str(width), stride=width * len(stores), place=width * before
                 )
-                if not before:
-                    self._header_of_codes(graph, input_stores(graph))
                 continue
             if node.name in graph.embeddings:
                 raise CimError(f"{graph.layer(node)}: expected the input as one row")
             place = fields.get(node.name)
             self._emit(writer, graph, node, values, m, place)
+        self._header_of_codes(graph, stores)
         for name, value in graph.outputs.items():
             held = values[value]
             if (held.holder, held.own) != ("item", names[name]):
