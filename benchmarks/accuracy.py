@@ -10,8 +10,8 @@ energy of encoding a text and a video. Beside them the float polynomial, which n
 and Monte Carlo with 10 and with 200 samples a side, on the first items.
 
 FOLDER keeps the models and one line of JSON a cell: a run that was cut off goes on. `--former` is a
-checkout of an earlier version, which compiles the rows named `former`; their costs are those of
-`8 bits` and of `4-bit weights`, whose layers have the same bits.
+checkout of an earlier version, which fits and compiles the rows named `former`; their costs are
+those of `8 bits` and of `4-bit weights`, whose layers have the same bits.
 
 Figures are means over seeds. Brackets reach from the lowest to the highest end of the 95% intervals
 of single seeds, each over resampled queries.
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from claim import EXACT, LOSS, MAP_LOSS, Scores, figures_of
 from compiled_scores import scores_of
 from data_sets import Case, case_of
@@ -186,8 +187,13 @@ class Former:
         assert self.process.stdout is not None
         with tempfile.TemporaryDirectory() as name:
             unseen, output = Path(name) / "unseen.npz", Path(name) / "scores.npy"
+            # A checkpoint may hold a polynomial of a degree that an earlier version does not know.
+            model, content = Path(name) / "model.pth", torch.load(case.projectors)
+            torch.save({key: value for key, value in content.items() if key != "poly"}, model)
             np.savez(unseen, text=case.unseen.text, video=case.unseen.video)
-            files = {"projectors": case.projectors, "poly": case.poly}
+            assert case.labels is not None
+            poly = case.labels.with_name(f"{case.labels.stem}-former.json")
+            files = {"projectors": model, "poly": poly, "labels": case.labels}
             files |= {"calibration": case.calibration, "unseen": unseen, "output": output}
             job = {key: str(file.resolve()) for key, file in files.items()}
             self.process.stdin.write(json.dumps(job | {"target": target, **options}) + "\n")

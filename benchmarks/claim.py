@@ -46,7 +46,6 @@ from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_names
 from cimtool.base.progress import silent
-from cimtool.ir.surrogate import MAX_DEGREE
 from cimtool.loading.embeddings import Embeddings, read_data
 from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelSource
@@ -210,7 +209,7 @@ def single_scores(case: Case, effort: Effort) -> Iterator[Scores]:
     yield Scores("distance of means", -means, is_logit=False)
     with tempfile.TemporaryDirectory() as folder:
         poly = Path(folder) / "poly.json"
-        chosen = cimtool.fit(teacher, degree=range(1, MAX_DEGREE + 1), output=poly)
+        chosen = cimtool.fit(teacher, output=poly)
         built = prepare(
             case.source.files[0], poly, calibration=case.calibration, target=TARGET,
             a=sigmoid.a, b=sigmoid.b,

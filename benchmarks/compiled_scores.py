@@ -2,9 +2,10 @@
 
     python benchmarks/compiled_scores.py
 
-reads one job a line, the arguments of `prepare` with `unseen` and `output`, as JSON, and answers
-each with a line once the scores are in the file `output`. It imports nothing beside it, so that an
-earlier version of cimtool can run it.
+reads one job a line, the arguments of `prepare` with `labels`, `unseen` and `output`, as JSON, and
+answers each with a line once the scores are in the file `output`. The polynomial is fitted to the
+labels, of the degrees up to 6 the lowest that is good enough, unless its file is there. This file
+imports nothing beside it, so that an earlier version of cimtool can run it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cimtool.api import prepare
+from cimtool.api import fit, prepare
 from cimtool.simulation.simulator import Simulator
 
 
@@ -34,6 +35,9 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         unseen, output = np.load(job.pop("unseen")), Path(job.pop("output"))
+        labels, poly = job.pop("labels"), Path(job["poly"])
+        if not poly.exists():
+            fit(labels, degree=range(1, 7), output=poly)
         np.save(output, scores_of(prepare(**job), unseen["text"], unseen["video"]))
         print("done", flush=True)
 

@@ -19,6 +19,7 @@ from demo_seeds import ROWS, demo_files, demo_models
 
 import cimtool
 from cimtool.demo.data import DemoFiles, collect_pairs, installed_sources, write_embeddings
+from cimtool.demo.walk import LAST
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_data
 from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelSource
@@ -31,13 +32,17 @@ Rows = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model, rows that calibrate it, and rows that it has not seen."""
+    """A model, rows that calibrate it, and rows that it has not seen.
+
+    `labels` are what its polynomial was fitted to, for other versions that fit their own.
+    """
 
     name: str
     projectors: Path
     poly: Path
     calibration: Path
     unseen: Embeddings
+    labels: Path | None = None
 
 
 def captions(file: Path) -> Rows:
@@ -58,6 +63,9 @@ def split(rows: Rows, seed: int, share: float) -> tuple[Rows, Rows]:
 # Models of the published two-branch form, of CLIP's captions and images.
 
 HIDDEN, EPOCHS, BATCH = 1024, 20, 32
+DEGREE = 4
+"""That of the published code; in ed alone degree 2 would do."""
+
 PAIRS, MATCHED = 20_000, 0.1
 """Pairs of a teacher, and the share of right ones."""
 
@@ -128,10 +136,11 @@ def clip_cases(
     teacher = partial(cimtool.teacher, data=data, labels="exact", pairs=PAIRS, matched=MATCHED)
     for name, a, given in chosen:
         b = balanced(teacher(models[name], a=a, b=0.0), a) if given is None else given
-        poly = folder / f"{name}-{a:g}.json"
-        cimtool.fit(teacher(models[name], a=a, b=b), output=poly)
+        poly, labels = (folder / f"{name}-{a:g}{suffix}" for suffix in (".json", ".npz"))
+        labelled = teacher(models[name], a=a, b=b, output=labels)
+        cimtool.fit(labelled, degree=DEGREE, output=poly)
         title = f"two-branch, {name}, a = {a:g}, b = {b:g}"
-        yield Case(title, models[name], poly, data, embeddings_of(unseen))
+        yield Case(title, models[name], poly, data, embeddings_of(unseen), labels)
 
 
 def demo_case(folder: Path, items: int) -> Case:
@@ -187,13 +196,19 @@ SHARE = 0.6
 CALIBRATED = 512
 
 
-def fitted(projectors: Path, data: Path, matched: float, output: Path) -> Path:
-    """A polynomial fitted to exact labels of pairs of the rows that trained, unless it is there."""
-    if output.exists():
-        return output
-    labels = cimtool.teacher(projectors, data, labels="exact", pairs=LABELLED, matched=matched)
-    cimtool.fit(labels, degree=range(1, 7), output=output)
-    return output
+def fitted(projectors: Path, data: Path, matched: float, output: Path) -> tuple[Path, Path]:
+    """A polynomial, and the exact labels of pairs of the rows that trained which it is fitted to.
+
+    Files that are there already are kept.
+    """
+    labels = output.with_suffix(".npz")
+    if not labels.exists():
+        cimtool.teacher(
+            projectors, data, labels="exact", pairs=LABELLED, matched=matched, output=labels
+        )
+    if not output.exists():
+        cimtool.fit(labels, output=output)
+    return output, labels
 
 
 def encoder_demo(cache: Path, seed: int, folder: Path) -> Case:
@@ -201,12 +216,12 @@ def encoder_demo(cache: Path, seed: int, folder: Path) -> Case:
     settings = ROWS["encoder"]
     files = demo_files(settings, cache)
     (projectors,) = demo_models(files, settings, (seed,))
-    poly = files.poly
+    poly, labels = files.poly, files.poly.with_name(LAST)
     if seed:
-        poly = fitted(projectors, files.train, settings.matched, folder / "poly.json")
+        poly, labels = fitted(projectors, files.train, settings.matched, folder / "poly.json")
     read = ModelSource(projectors).for_rows(files.eval).load_projectors()
     unseen = read_data(judged_data(files.eval, files.judged(files.eval), read.modalities), read)
-    return Case("", projectors, poly, files.calibration, unseen)
+    return Case("", projectors, poly, files.calibration, unseen, labels)
 
 
 def small_variances(cache: Path, seed: int, folder: Path) -> Case:
@@ -215,14 +230,14 @@ def small_variances(cache: Path, seed: int, folder: Path) -> Case:
     if not files.calibration.exists():
         files.eval.parent.mkdir(parents=True, exist_ok=True)
         write_embeddings(collect_pairs(installed_sources()), files, ROWS["tf-idf"])
-    teacher, own, poly = folder / "teacher", folder / "model", folder / "first.json"
+    teacher, own = folder / "teacher", folder / "model"
     train = partial(cimtool.train, files.train, epochs=3, batch=256, seed=seed, resume=True)
     train(teacher, loss="soft-contrastive")
-    fitted(teacher / BEST, files.train, 0.5, poly)
-    train(own, loss="pairwise-poly", start=teacher / BEST, poly=poly)
-    last = fitted(own / BEST, files.train, 0.5, folder / "poly.json")
+    first, _ = fitted(teacher / BEST, files.train, 0.5, folder / "first.json")
+    train(own, loss="pairwise-poly", start=teacher / BEST, poly=first)
+    poly, labels = fitted(own / BEST, files.train, 0.5, folder / "poly.json")
     unseen = read_data(files.eval, ModelSource(own / BEST).load_projectors())
-    return Case("", own / BEST, last, files.calibration, unseen)
+    return Case("", own / BEST, poly, files.calibration, unseen, labels)
 
 
 def of_rows(seen: Rows, unseen: Rows, seed: int, folder: Path) -> Case:
@@ -234,8 +249,8 @@ def of_rows(seen: Rows, unseen: Rows, seed: int, folder: Path) -> Case:
     np.savez(folder / "unseen.npz", **unseen)
     cimtool.train(data, folder / "model", seed=seed, resume=True, **SAMPLED)
     model = folder / "model" / BEST
-    poly = fitted(model, data, 0.5, folder / "poly.json")
-    return Case("", model, poly, calibration, embeddings_of(unseen))
+    poly, labels = fitted(model, data, 0.5, folder / "poly.json")
+    return Case("", model, poly, calibration, embeddings_of(unseen), labels)
 
 
 def captions_of(file: Path, seed: int, folder: Path) -> Case:

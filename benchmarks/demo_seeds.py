@@ -64,7 +64,6 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
     first = own.poly.with_name(FIRST_POLY)
     cimtool.fit(
         labels,
-        degree=settings.degrees,
         projectors=own.teacher,
         data=files.few,
         qrels=files.judged(files.few),

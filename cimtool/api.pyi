@@ -655,7 +655,7 @@ def teacher(
 def fit(
     teacher: File | Teacher,
     *,
-    degree: int | Sequence[int] = 4,
+    degree: int | Sequence[int] = ...,
     ed_alone: bool = False,
     tolerance: float | None = None,
     alpha: float = 0.001,
@@ -676,7 +676,7 @@ def fit(
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
     or surely adds less than `tolerance` in the mean square (default: a tenth of the scatter of
-    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial
+    samples, or 0.1% of the spread of the labels if that is less). With `ed_alone` no polynomial
     takes vd. ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher
     says). With `projectors` and `data` the table has R@1 on these, of their raw embeddings too
     where both are equally wide; with a file `qrels`, pairs graded above 0 are right. With a
@@ -686,12 +686,12 @@ def fit(
     refused without a `.pt`.
 
     * `teacher`: The teacher, or its file.
-    * `degree`: Degree, 1 to 6; of several (1,2,3) the lowest that is good enough is written.
-      [default: 4]
+    * `degree`: Degrees, 1 to 8: the cheapest polynomial that is good enough is written.
+      [default: (1, 2, 3, 4, 5, 6, 7, 8)]
     * `ed_alone`: Leave out all terms with vd: one matrix product instead of six. [default:
       False]
-    * `tolerance`: Error in logits that a lower degree may add, in the mean square [default: a
-      tenth of the scatter of samples].
+    * `tolerance`: Error in logits that a lower degree may add, in the mean square [default:
+      0.1% of the labels' spread, at most a tenth of the scatter of samples].
     * `alpha`: Ridge penalty, on standardised features. [default: 0.001]
     * `scale_ed`: Divisor of ed [default: the teacher's].
     * `scale_vd`: Divisor of vd [default: the teacher's].

@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
     torch.save(state, folder / "mine.pth")
 
     # 2. The polynomial: logit = bias + -0.1 ed + 0.005 vd, the first two terms of the teacher's
-    # log E[sigmoid(-a D)] at a = 0.1. `cimtool fit` makes better ones, up to degree 6.
+    # log E[sigmoid(-a D)] at a = 0.1. `cimtool fit` makes better ones, up to degree 8.
     surrogate = {"degree": 1, "coeff": [-0.1, 0.005], "bias": 0.0, "a": 0.1, "b": 0.0}
     (folder / "poly.json").write_text(json.dumps(surrogate))
 

@@ -268,7 +268,7 @@ def _train_trunk(folder: Path, widths: tuple[int, int, int], epochs: int) -> Non
     teacher = api.teacher(
         files.projectors, rows, labels="mc", pairs=4000, matched=0.5, a=0.1, b=0.0
     )
-    api.fit(teacher, output=files.poly)
+    api.fit(teacher, degree=4, output=files.poly)
 
 
 def _files(folder: Path) -> DemoFiles:

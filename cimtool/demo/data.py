@@ -216,7 +216,6 @@ class DemoSettings:
     last_pairs: int = 300_000
     sampled_pairs: int = 10_000
     matched: float = 0.5
-    degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
     samples: tuple[int, ...] = (2, 10, 50)
     options: Mapping[str, Any] = field(
         default_factory=lambda: {

@@ -299,10 +299,9 @@ def _fitted(
     announce: Say,
 ) -> Fit:
     """Fit polynomials to labelled pairs, and write the cheapest that is enough."""
-    announce(f"fitting polynomials of degree {', '.join(map(str, settings.degrees))}")
+    announce("fitting polynomials")
     found = api.fit(
         poly.with_name(labels),
-        degree=settings.degrees,
         projectors=projectors,
         data=files.few,
         qrels=files.judged(files.few),

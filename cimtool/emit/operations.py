@@ -396,7 +396,7 @@ def _moved(
 
     Raises OverflowError for one beyond float64.
     """
-    return [[float(c) for c in row] for row in op.polynomial.shifted(*of_ed, *of_vd)]
+    return [[float(c) for c in row] for row in op.polynomial.shifted(*of_ed, *of_vd, op.line)]
 
 
 def _middle_and_half(known: Type) -> tuple[float, float]:

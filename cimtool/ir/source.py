@@ -438,9 +438,11 @@ class ProbitScore(Unbounded, name="probit_score", levels=Level.TRAINED.to(Level.
 
 @dataclass(frozen=True, eq=False)
 class PolynomialScore(Unbounded, name="polynomial_score", levels=Level.TRAINED.to(Level.FLOAT)):
-    """The trained polynomial of (ed, vd), each [n, m]: the float surrogate of the logit.
+    """The trained polynomial of ed and vd less its line, each [n, m]: the surrogate of the logit.
 
-    One that does not read vd has ed as its only input.
+    `line` is its start and its slope over ed, None if vd is taken as it is. `fitted` are the ends
+    of the ranges of the inputs that the polynomial was fitted on, two an input, none if they are
+    not known. A polynomial that does not read vd has ed as its only input.
     """
 
     degree: int
@@ -448,6 +450,8 @@ class PolynomialScore(Unbounded, name="polynomial_score", levels=Level.TRAINED.t
     bias: float
     scale_ed: float
     scale_vd: float
+    line: tuple[float, float] | None
+    fitted: tuple[float, ...]
 
     scores_statistics = True
 
@@ -458,4 +462,4 @@ class PolynomialScore(Unbounded, name="polynomial_score", levels=Level.TRAINED.t
 
     def run(self, *inputs: Array) -> Array:
         ed, vd = inputs if len(inputs) > 1 else (inputs[0], np.zeros_like(inputs[0]))
-        return self.polynomial.evaluate(ed, vd)
+        return self.polynomial.evaluate(ed, vd, self.line)

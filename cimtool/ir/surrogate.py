@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from cimtool.base.arrays import LARGEST_NUMBER, FloatArray
 from cimtool.base.errors import CimError, RowsError
 
-MAX_DEGREE = 6
+MAX_DEGREE = 8
 
 # A surrogate that varies by less than this share of its size ranks nothing. A fit on labels that
 # were clipped at 1e-6 looks like that.
@@ -21,8 +21,8 @@ CONSTANT_SHARE = 1e-6
 
 Extent = tuple[float, float]
 
-BESIDE_LINE = "vd less its line"
-"""The name in reports for the distance of vd from the line of a fitted band."""
+BESIDE_LINE = "vd_beside_line"
+"""The statistic that a score reads in place of vd if its polynomial knows a line of vd over ed."""
 
 
 def exponents(degree: int) -> list[tuple[int, int]]:
@@ -45,8 +45,8 @@ class FittedRange:
 
     `vd_line` is the start and the slope of a line of vd over ed, and `vd_beside_line` the range of
     vd less this line: the pairs lie in a narrow band of the rectangle of ed and vd. Units are the
-    polynomial file's, before its scales. Raises CimError if a number is not finite, ends are not in
-    order, or only one of the band's two fields is given.
+    polynomial file's, before its scales. Raises CimError if a number is beyond LARGEST_NUMBER, ends
+    are not in order, or only one of the band's two fields is given.
     """
 
     ed: Extent
@@ -57,11 +57,11 @@ class FittedRange:
     def __post_init__(self) -> None:
         known = {name: ends for name, ends in vars(self).items() if ends is not None}
         for name, (low, high) in known.items():
-            finite = math.isfinite(low) and math.isfinite(high)
-            if not finite or (low > high and name != "vd_line"):
+            small = abs(low) <= LARGEST_NUMBER and abs(high) <= LARGEST_NUMBER
+            if not small or (low > high and name != "vd_line"):
                 raise CimError(
-                    f"domain.{name} is {low:g} to {high:g}; expected two finite numbers"
-                    + ", the lower first" * (name != "vd_line")
+                    f"domain.{name} is {low:g} to {high:g}; expected two numbers of at most "
+                    f"{LARGEST_NUMBER:g} in magnitude" + ", the lower first" * (name != "vd_line")
                 )
         if (self.vd_line is None) != (self.vd_beside_line is None):
             raise CimError(
@@ -71,17 +71,10 @@ class FittedRange:
 
     @property
     def ranges(self) -> dict[str, Extent]:
-        """The ranges that hold the fit's pairs, by the names of `places`."""
-        ranges = {"ed": self.ed, "vd": self.vd, BESIDE_LINE: self.vd_beside_line}
-        return {name: ends for name, ends in ranges.items() if ends is not None}
-
-    def places(self, ed: FloatArray, vd: FloatArray) -> dict[str, FloatArray]:
-        """The values of pairs that `ranges` bounds."""
-        found = {"ed": ed, "vd": vd}
-        if self.vd_line is not None:
-            start, slope = self.vd_line
-            found[BESIDE_LINE] = vd - (start + slope * ed)
-        return found
+        """The ranges that hold the fit's pairs, by the statistics that the score reads."""
+        if self.vd_beside_line is not None:
+            return {"ed": self.ed, BESIDE_LINE: self.vd_beside_line}
+        return {"ed": self.ed} | ({} if self.vd is None else {"vd": self.vd})
 
     def times(self, ed: float, vd: float) -> FittedRange:
         """The range of statistics that are larger by these factors."""
@@ -104,7 +97,7 @@ class Polynomial:
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples per side; `domain` is the fitted range. All are
     None if unknown.
-    Raises CimError if the degree is not 1 to 6, the number of coefficients is not the degree's,
+    Raises CimError if the degree is not 1 to 8, the number of coefficients is not the degree's,
     a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
 
@@ -152,13 +145,18 @@ class Polynomial:
             )
 
     @property
+    def line(self) -> Extent | None:
+        """Start and slope of the line of vd over ed in the fit's pairs; None if unknown."""
+        return None if self.domain is None else self.domain.vd_line
+
+    @property
     def reads_vd(self) -> bool:
         """False if every coefficient of a term with vd is zero: it is a polynomial in ed."""
         terms = zip(exponents(self.degree), self.coeff, strict=True)
         return any(c != 0 for (_, j), c in terms if j)
 
-    def evaluate(self, ed: ArrayLike, vd: ArrayLike) -> FloatArray:
-        """Return the value at ed and vd (raw, of the same shape), float64.
+    def evaluate(self, ed: ArrayLike, vd: ArrayLike, line: Extent | None = None) -> FloatArray:
+        """Return the value at ed and vd, less `line` (raw, of the same shape), float64.
 
         Real ed spread by 0.3% around some hundreds, so powers of raw ed cancel. The polynomial is
         therefore first moved, exactly, to variables in [-1, 1] over the values given. The result is
@@ -170,30 +168,39 @@ class Polynomial:
             return np.empty(ed.shape)
         centre_ed, half_ed = _centre_and_half(*_range_of("ed", ed))
         centre_vd, half_vd = _centre_and_half(*_range_of("vd", vd))
-        matrix = self.shifted(centre_ed, half_ed, centre_vd, half_vd)
+        matrix = self.shifted(centre_ed, half_ed, centre_vd, half_vd, line)
         return _horner(matrix, (ed - centre_ed) / half_ed, (vd - centre_vd) / half_vd)
 
     def shifted(
-        self, center_ed: float, half_ed: float, center_vd: float, half_vd: float
+        self,
+        center_ed: float,
+        half_ed: float,
+        center_vd: float,
+        half_vd: float,
+        line: Extent | None = None,
     ) -> list[list[Fraction]]:
         """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
 
+        If `line` is given, its start and slope over ed, `center_vd + half_vd v` is vd less the
+        line: pairs lie in a narrow band about it, and coefficients of the rectangle would cancel.
         Exact: every float, the features' scales too, is taken as the rational number that it is.
         The matrix is square with degree + 1 rows; it is zero if i + j is above the degree.
         """
         size = self.degree + 1
         powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(self.scale_ed), size)
-        powers_vd = _powers(Fraction(center_vd), Fraction(half_vd), Fraction(self.scale_vd), size)
+        start, slope = map(Fraction, line or (0, 0))
+        centre = start + slope * Fraction(center_ed) + Fraction(center_vd)
+        powers_vd = _powers(centre, Fraction(1), Fraction(self.scale_vd), size)
         matrix = [[Fraction(0)] * size for _ in range(size)]
         matrix[0][0] = Fraction(self.bias)
         for (m, n), factor in zip(exponents(self.degree), self.coeff, strict=True):
             for i, x in enumerate(powers_ed[m]):
                 for j, y in enumerate(powers_vd[n]):
                     matrix[i][j] += Fraction(factor) * x * y
-        return matrix
+        return _sheared(matrix, slope * Fraction(half_ed), Fraction(half_vd))
 
     def significant(
-        self, domains: Sequence[tuple[float, float]], bits: int
+        self, domains: Sequence[tuple[float, float]], bits: int, line: Extent | None = None
     ) -> list[tuple[float, ...]]:
         """Return `shifted` in float64 for the centre and half the width of ed, and of vd.
 
@@ -202,7 +209,7 @@ class Polynomial:
         coefficient is beyond float64.
         """
         on_ed, on_vd = domains
-        table = self.shifted(*on_ed, *on_vd)
+        table = self.shifted(*on_ed, *on_vd, line)
         negligible = sum(abs(c) for row in table for c in row) / 2**bits
         rows = []
         for coefficients in table:
@@ -215,23 +222,27 @@ class Polynomial:
         return rows
 
     @np.errstate(over="ignore")
-    def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
-        """Root mean square change of its value if ed, or vd, is off by `off` of its range.
+    def jitter(
+        self, ed: FloatArray, vd: FloatArray, off: float, line: Extent | None = None
+    ) -> float:
+        """Root mean square change of its value if ed or vd, less `line`, is off its place.
 
-        The larger of the two; infinite if a square is beyond float64. A fit on nearly collinear
-        features has large coefficients that cancel, and multiplies every error of ed and vd.
+        By `off` of its own range. The larger of the two; infinite if a square is beyond float64. A
+        fit on nearly collinear features has large coefficients that cancel, and multiplies every
+        error of ed and vd.
         """
-        value = self.evaluate(ed, vd)
-        moved = (self.evaluate(ed + off * np.ptp(ed), vd), self.evaluate(ed, vd + off * np.ptp(vd)))
+        value = self.evaluate(ed, vd, line)
+        places = (ed + off * np.ptp(ed), vd), (ed, vd + off * np.ptp(vd))
+        moved = (self.evaluate(*place, line) for place in places)
         return max(float(np.sqrt(np.mean((one - value) ** 2))) for one in moved)
 
-    def is_constant(self, ed: Extent, vd: Extent) -> bool:
-        """True if it hardly varies over the rectangle of raw ed and vd, (low, high) each.
+    def is_constant(self, ed: Extent, vd: Extent, line: Extent | None = None) -> bool:
+        """True if it hardly varies over the range of ed and of vd less `line`, (low, high) each.
 
         In variables in [-1, 1], all terms but the constant then add up to at most CONSTANT_SHARE of
         the whole.
         """
-        matrix = self.shifted(*_centre_and_half(*ed), *_centre_and_half(*vd))
+        matrix = self.shifted(*_centre_and_half(*ed), *_centre_and_half(*vd), line)
         total = sum((abs(c) for row in matrix for c in row), Fraction(0))
         return total - abs(matrix[0][0]) <= Fraction(CONSTANT_SHARE) * total
 
@@ -242,6 +253,17 @@ def _powers(center: Fraction, half: Fraction, scale: Fraction, count: int) -> li
         [math.comb(n, i) * center ** (n - i) * half**i / scale**n for i in range(n + 1)]
         for n in range(count)
     ]
+
+
+def _sheared(matrix: list[list[Fraction]], slope: Fraction, half: Fraction) -> list[list[Fraction]]:
+    """Coefficients of u^i v^j from those of u^i x^j, with x = slope u + half v."""
+    size = len(matrix)
+    found = [[Fraction(0)] * size for _ in range(size)]
+    for i, row in enumerate(matrix):
+        for j, factor in enumerate(row[: size - i]):
+            for k in range(j + 1):
+                found[i + k][j - k] += factor * math.comb(j, k) * slope**k * half ** (j - k)
+    return found
 
 
 def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ of pairs saturate outside a domain, and polynomials become Horner's scheme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,7 +58,7 @@ from cimtool.ir.types import rows_of_item
 from cimtool.passes import inclusion  # noqa: F401  (importing a rule registers it)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse_root
 from cimtool.passes.base import Job, Pass
-from cimtool.passes.curves import FittedCurve, fuse, widened_range
+from cimtool.passes.curves import DOMAIN_MARGIN, FittedCurve, fuse, widened_range
 from cimtool.passes.lowering import (
     EXP_TOLERANCE,
     RESIDUAL_BITS,
@@ -72,6 +73,9 @@ from cimtool.passes.lowering import (
 
 NEGLIGIBLE_BITS = 60
 """Bits below the sum of all from which a coefficient, in variables in [-1, 1], is taken as zero."""
+
+LEAST_BAND = 2.0**-12
+"""Least width of the band about a line, as a share of the line's own height."""
 
 COSINE_LIMIT = 2.0
 """Above any product of two unit rows that are rounded, and so longer than 1."""
@@ -273,9 +277,18 @@ def leaky_relu(builder: Lowering, op: LeakyRelu, node: Node, inputs: tuple[str, 
     return builder.add(name, plus(1, op.slope), above, below)
 
 
-def _domain(builder: Lowering, statistic: str) -> tuple[float, float]:
-    """Centre and half the width of a statistic's domain: its calibrated range, widened."""
-    lo, hi = widened_range(builder.ranges[statistic])
+def _domain(
+    builder: Lowering, statistic: str, least: float = -np.inf, most: float = np.inf
+) -> tuple[float, float]:
+    """Centre and half the width of a statistic's domain: its calibrated range, widened.
+
+    It ends earlier if the score means nothing below `least` or above `most`. What calibration rows
+    have seen stays inside.
+    """
+    seen = builder.ranges[statistic]
+    lo, hi = widened_range(seen)
+    lo = max(lo, min(least, float(seen.lo.min())))
+    hi = min(hi, max(most, float(seen.hi.max())))
     builder.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
     return (lo + hi) / 2, (hi - lo) / 2
 
@@ -327,14 +340,34 @@ def polynomial_score(
     builder: Lowering, op: PolynomialScore, node: Node, inputs: tuple[str, ...]
 ) -> str:
     """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both, or in ed alone."""
-    domains = [_domain(builder, statistic) for statistic in node.inputs]
+    fitted = op.fitted or (-np.inf, np.inf) * len(inputs)
+    domains = [
+        _domain(builder, statistic, *beyond_fit(lo, hi, op.degree))
+        for statistic, lo, hi in zip(node.inputs, fitted[::2], fitted[1::2], strict=True)
+    ]
+    if op.line is not None and len(domains) > 1:
+        # If vd is a function of ed but for rounding, nothing is left beside the line.
+        ((_, half_ed), (centre, half)), (_, slope) = domains, op.line
+        domains[1] = centre, max(half, LEAST_BAND * abs(slope) * half_ed)
     variables = [
         normalised(builder, f"{statistic}_normal", value, *domain)
         for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
     ]
-    rows = op.polynomial.significant((*domains, (0.0, 1.0))[:2], NEGLIGIBLE_BITS)
+    rows = op.polynomial.significant((*domains, (0.0, 1.0))[:2], NEGLIGIBLE_BITS, op.line)
     total = _bivariate(builder, node.name, rows, variables[0], variables[-1])
     return _stored_logit(builder, total)
+
+
+def beyond_fit(least: float, most: float, degree: int) -> tuple[float, float]:
+    """The range in which a polynomial of a degree is followed, if it was fitted on these ends.
+
+    Of all polynomials of a degree that a range bounds, Chebyshev's grow fastest outside (Rivlin,
+    The Chebyshev Polynomials, 1974). Those of this degree grow there by as much as
+    those of degree 2 over DOMAIN_MARGIN: a line far out, 8 powers by 1.4% of the range.
+    """
+    growth = math.acosh(1 + 2 * DOMAIN_MARGIN) * 2
+    margin = (math.cosh(growth / degree) - 1) / 2 * (most - least)
+    return least - margin, most + margin
 
 
 def _bivariate(
@@ -380,9 +413,11 @@ class DomainLimits:
 def domain_limits(score: Graph, value: str) -> DomainLimits | None:
     """The limits that `lower` put on a value, at any later stage; None if no score reads it."""
     shift: Add | None = None
+    same = {value}  # The value, and what it is in other units.
     for node in score.nodes:
-        if node.inputs != (value,):
+        if len(node.inputs) != 1 or node.inputs[0] not in same:
             continue
+        (value,) = node.inputs
         match node.op:
             case Clip() as clip if shift is not None:
                 scale = score.types[value].scale
@@ -391,7 +426,7 @@ def domain_limits(score: Graph, value: str) -> DomainLimits | None:
                     value, -float(shift.offset), float(clip.lo), float(clip.hi), unit
                 )
             case Add() as shift:
-                value = node.name
+                same = {node.name}
             case Requant() if shift is None:
-                value = node.name
+                same.add(node.name)
     return None

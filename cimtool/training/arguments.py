@@ -25,6 +25,7 @@ from cimtool.base.options import (
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.options import BuildOptions
 from cimtool.hardware.settings import SettingOptions
+from cimtool.ir.surrogate import MAX_DEGREE
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import Projectors
 from cimtool.training.polynomial import ALPHA
@@ -70,9 +71,9 @@ class FormOptions(Record):
     """The polynomials that are fitted."""
 
     degree: int | Sequence[int] = option(
-        "Degree, 1 to 6; of several (1,2,3) the lowest that is good enough is written.",
+        "Degrees, 1 to 8: the cheapest polynomial that is good enough is written.",
         IntegerList(or_one=True),
-        default=4,
+        default=tuple(range(1, MAX_DEGREE + 1)),
     )
     ed_alone: bool = option(
         "Leave out all terms with vd: one matrix product instead of six.",
@@ -80,8 +81,8 @@ class FormOptions(Record):
         topic=Topic.FIT,
     )
     tolerance: float | None = optional(
-        "Error in logits that a lower degree may add, in the mean square [default: a tenth of the "
-        "scatter of samples].",
+        "Error in logits that a lower degree may add, in the mean square [default: 0.1% of the "
+        "labels' spread, at most a tenth of the scatter of samples].",
         "X",
         topic=Topic.FIT,
     )

@@ -154,7 +154,7 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
     or surely adds less than `tolerance` in the mean square (default: a tenth of the scatter of
-    samples, or 1% of the spread of the labels if that is less). With `ed_alone` no polynomial
+    samples, or 0.1% of the spread of the labels if that is less). With `ed_alone` no polynomial
     takes vd. ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher
     says). With `projectors` and `data` the table has R@1 on these, of their raw embeddings too
     where both are equally wide; with a file `qrels`, pairs graded above 0 are right. With a
@@ -242,8 +242,7 @@ def fit_teacher(
     fitted = labels.of(seen)
     # One thread: sums over the pairs would else depend on how many there are.
     with naming(teacher.file), threadpool_limits(limits=1, user_api="blas"):
-        for one in degrees:
-            check_labels(fitted, one, alpha)
+        check_labels(fitted, min(degrees), alpha)
         weights = noise_weights(fitted)
         wanted = Form(max(degrees), ed_alone) if asked else None
         tried = range(1, max(degrees) + 1) if asked else degrees

@@ -270,7 +270,7 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
     else:
         why = ""
         if found.tolerance == OF_SPREAD * found.spread:
-            why = f", {OF_SPREAD:.0%} of the spread of the labels"
+            why = f", {OF_SPREAD:.1%} of the spread of the labels"
         elif found.scatter is not None and found.tolerance == OF_SCATTER * found.scatter:
             why = f", a tenth of the scatter of K = {found.samples} samples per side"
         text += (

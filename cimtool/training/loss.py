@@ -195,12 +195,10 @@ class SafePolynomial(nn.Module):
         assert domain.vd_line is not None
         assert domain.vd_beside_line is not None
         self.ed, self.line, self.beside = domain.ed, domain.vd_line, domain.vd_beside_line
-        (low, high), (start, slope), (near, far) = self.ed, self.line, self.beside
-        self.centre_ed, self.half_ed = (low + high) / 2, (high - low) / 2 or 1.0
-        lows, highs = (start + slope * ed for ed in self.ed)
-        ends = (min(lows, highs) + near, max(lows, highs) + far)
-        self.centre_vd, self.half_vd = sum(ends) / 2, (ends[1] - ends[0]) / 2 or 1.0
-        matrix = polynomial.shifted(self.centre_ed, self.half_ed, self.centre_vd, self.half_vd)
+        self.middles = of_ed, of_vd = [
+            ((low + high) / 2, (high - low) / 2 or 1.0) for low, high in (self.ed, self.beside)
+        ]
+        matrix = polynomial.shifted(*of_ed, *of_vd, self.line)
         self.matrix = [[float(c) for c in row] for row in matrix]
         self.slopes = self._slopes()
 
@@ -227,8 +225,10 @@ class SafePolynomial(nn.Module):
 
     def _inside(self, ed: Tensor, beside: Tensor) -> Tensor:
         """Horner, in float64 and in variables in [-1, 1], for the terms cancel."""
-        u = (ed - self.centre_ed) / self.half_ed
-        v = (self._line(ed) + beside - self.centre_vd) / self.half_vd
+        u, v = (
+            (x - centre) / half
+            for x, (centre, half) in zip((ed, beside), self.middles, strict=True)
+        )
         total = torch.zeros_like(u)
         for i, row in reversed(list(enumerate(self.matrix))):
             inner = torch.zeros_like(v)

@@ -81,7 +81,7 @@ def fit_logit(
 
     ed and vd are standardised before their monomials are made: raw ones are so nearly collinear
     that ridge returns junk when ed varies by under 1%. The result is then rewritten, in rational
-    arithmetic, in ed / scale_ed and vd / scale_vd. Raises CimError if the degree is not 1 to 6,
+    arithmetic, in ed / scale_ed and vd / scale_vd. Raises CimError if the degree is not 1 to 8,
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
     """

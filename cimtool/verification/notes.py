@@ -121,7 +121,9 @@ def constant_score(head: Head, statistics: Mapping[str, Span], data: Embeddings)
 
 def pairs_alike(statistics: Mapping[str, Span]) -> bool:
     """Tell whether all pairs have the same statistics, so that the data tell nothing."""
-    return bool(statistics) and all(hi - lo <= ALIKE * abs(hi) for lo, hi in statistics.values())
+    # What vd has beside its line may be nothing but rounding, of which ed is the measure.
+    size = max((abs(hi) for _, hi in statistics.values()), default=0.0)
+    return bool(statistics) and all(hi - lo <= ALIKE * size for lo, hi in statistics.values())
 
 
 def alike_text(statistics: Iterable[str], data: Embeddings) -> str:

@@ -393,9 +393,8 @@ def _score_with_statistics(
         if ranges:
             pairs = truth.right_pairs(rows)
             right += int(np.count_nonzero(pairs))
-            bounded = head.fitted_values(values)
             for name, range_ in ranges.items():
-                counts = outside_counts(bounded[name], range_, pairs, rows.start)
+                counts = outside_counts(values[name], range_, pairs, rows.start)
                 beyond[name].append(counts)
     scores = np.concatenate(parts)
     return ScoredStatistics(

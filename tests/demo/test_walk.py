@@ -39,7 +39,6 @@ TINY = DemoSettings(
     first_pairs=400,
     last_pairs=400,
     sampled_pairs=300,
-    degrees=(1, 2),
     samples=(2, 3),
     options={"model.hidden": 16, "model.width": 8, "model.linear": False},
 )

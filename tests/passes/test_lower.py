@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import curved, passed
+from small_models import HIDDEN, D, curved, passed
 
 from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_model
@@ -31,9 +31,10 @@ from cimtool.ir.source import (
     Softplus,
     Tanh,
 )
-from cimtool.ir.surrogate import Polynomial
+from cimtool.ir.surrogate import BESIDE_LINE, FittedRange, Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.curves import CURVE_TOLERANCE, DOMAIN_MARGIN, widened_range
+from cimtool.passes.lower import LEAST_BAND, beyond_fit, domain_limits
 from cimtool.passes.lowering import EXP_TOLERANCE, RESIDUAL_BITS
 from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Simulator
@@ -102,6 +103,93 @@ def test_the_score_is_exact_inside_the_domain_and_saturates_outside(
     inside = np.clip(values["ed"], ed_lo, ed_hi), np.clip(values["vd"], vd_lo, vd_hi)
     exact = models.polynomial.evaluate(*inside)
     assert np.abs(values["logit.stored"] - exact).max() < 1e-9 * np.abs(exact).max()
+
+
+def of_domain(models: SimpleNamespace, domain: FittedRange) -> Program:
+    rng = np.random.default_rng(8)
+    polynomial = replace(models.polynomial, domain=domain)
+    return models.program(models.trunk(rng), models.trunk(rng), polynomial)
+
+
+def limits_of(program: Program, job: Job) -> dict[str, tuple[float, float]]:
+    """The domains of the statistics of a program's score when it is lowered, and in integers."""
+    lowered, quantized = passed(program, job, "lowered", "quantized")
+    found = {}
+    for name in program.score.statistics:
+        limits = domain_limits(lowered.score, name)
+        assert limits is not None
+        found[name] = limits.centre + limits.lo, limits.centre + limits.hi
+        again = domain_limits(quantized.score, name)
+        assert again is not None
+        in_integers = (again.unit * (again.centre + end) for end in (again.lo, again.hi))
+        np.testing.assert_allclose([*in_integers], found[name], rtol=1e-4, atol=1e-3)
+    return found
+
+
+def test_a_score_ends_where_its_fit_ends_unless_calibration_saw_more(
+    models: SimpleNamespace,
+) -> None:
+    job = models.job(*models.data)
+    line, wide = (1.0, 0.5), (-1e6, 1e6)
+    free = of_domain(models, FittedRange(wide, None, line, wide))
+    ranges = stages(free, job)[0].score.calibration.ranges
+    (ed_lo, ed_hi), (lo, hi) = (
+        (float(ranges[name].lo), float(ranges[name].hi)) for name in ("ed", BESIDE_LINE)
+    )
+    found = limits_of(free, job)
+    assert list(found) == ["ed", BESIDE_LINE]
+    for name, ends in found.items():
+        np.testing.assert_allclose(ends, widened_range(ranges[name]))
+    # The fit ends a little beyond what calibrates on one side, and on the other long before.
+    width = ed_hi - ed_lo
+    fitted = FittedRange((ed_lo + width / 2, ed_hi + width / 100), None, line, (lo, lo + 1e-3))
+    found = limits_of(of_domain(models, fitted), job)
+    assert fitted.vd_beside_line is not None
+    least, _ = beyond_fit(*fitted.vd_beside_line, models.polynomial.degree)
+    np.testing.assert_allclose(found["ed"], (ed_lo, beyond_fit(*fitted.ed, 2)[1]))
+    np.testing.assert_allclose(found[BESIDE_LINE], (least, hi))
+
+
+def test_the_more_powers_a_polynomial_has_the_nearer_to_its_fit_it_ends() -> None:
+    assert beyond_fit(-np.inf, np.inf, 3) == (-np.inf, np.inf)
+    ends = {degree: beyond_fit(2.0, 4.0, degree) for degree in range(1, 9)}
+    np.testing.assert_allclose(ends[1], (2 - 2.5, 4 + 2.5))
+    np.testing.assert_allclose(ends[2], (2 - 2 * DOMAIN_MARGIN, 4 + 2 * DOMAIN_MARGIN))
+    for degree, (_, end) in ends.items():
+        grown = np.polynomial.chebyshev.chebval(end - 3, [0] * degree + [1])
+        assert grown == pytest.approx(3.5)  # T2(1.5)
+
+
+def test_about_its_line_a_score_is_the_same(models: SimpleNamespace) -> None:
+    job, wide = models.job(*models.data), (-1e6, 1e6)
+    plain = both(stages(of_domain(models, FittedRange(wide, wide)), job), job)
+    about = both(stages(of_domain(models, FittedRange(wide, wide, (1.0, 0.5), wide)), job), job)
+    for one, other in zip(plain, about, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
+
+
+def test_vd_that_follows_from_ed_leaves_a_band_of_some_width(models: SimpleNamespace) -> None:
+    """If variances are the same everywhere, vd is a line in ed, but for rounding."""
+    rng, wide = np.random.default_rng(8), (-1e6, 1e6)
+    of_item = 0.5
+    flat = Mvm(np.zeros((HIDDEN, D)), np.full(D, np.log(of_item)))
+    towers = [models.with_ops(models.trunk(rng), logvar=flat) for _ in range(2)]
+    s = 2 * of_item
+    line = (-2 * D * s**2, 4 * s)
+    polynomial = replace(models.polynomial, domain=FittedRange(wide, None, line, (0.0, 0.0)))
+    program, job = models.program(*towers, polynomial), models.job(*models.data)
+    calibrated, lowered, quantized = passed(program, job, "calibrated", "lowered", "quantized")
+    assert float(calibrated.score.calibration.ranges[BESIDE_LINE].hi) < 1e-9
+    limits = domain_limits(lowered.score, BESIDE_LINE)
+    of_ed = domain_limits(lowered.score, "ed")
+    assert limits is not None
+    assert of_ed is not None
+    assert limits.hi == pytest.approx(LEAST_BAND * line[1] * of_ed.hi)
+    exact, close, whole = (
+        Simulator(p).scores(*models.data) for p in (calibrated, lowered, quantized)
+    )
+    np.testing.assert_allclose(close, exact, atol=1e-3 * np.ptp(exact))
+    np.testing.assert_allclose(whole, exact, atol=0.02 * np.ptp(exact))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.truth import Judgements
 from cimtool.training.arguments import FormOptions
-from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
+from cimtool.training.degrees import OF_SPREAD, Form, forms_of, pair_statistics, sampling_scatter
 from cimtool.training.fit import fit_teacher
 from cimtool.training.fit_page import (
     advice,
@@ -101,7 +101,7 @@ def test_what_ranks_nothing_is_not_enough_where_labels_spread_by_less_than_sampl
         replace(made, labels=replace(flat, standard_error=error)), FormOptions(degree=[1, 2, 3])
     )
     spread = found.comparison.spread
-    assert found.comparison.tolerance == 0.01 * spread < 0.001
+    assert found.comparison.tolerance == OF_SPREAD * spread < 0.001
     assert found.errors[0].rmse < 0.2 * spread
 
 

@@ -10,6 +10,7 @@ from threads import threads_of
 
 from cimtool.base.errors import CimError
 from cimtool.training.arguments import FormOptions
+from cimtool.training.degrees import FORMS
 from cimtool.training.fit import fit_teacher
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import Labels, TeacherSigmoid
@@ -164,7 +165,22 @@ def test_too_few_pairs_are_refused_with_the_files_name(pairs: int) -> None:
     made = replace(teacher(), file="few.npz")
     few = replace(made, labels=made.labels.of(np.arange(pairs)), matched=None)
     with pytest.raises(CimError, match=r"^few\.npz: there are \d+ pairs to fit; .* has 15 coeff"):
-        fit_teacher(few)
+        fit_teacher(few, FormOptions(degree=4))
+
+
+def test_without_a_degree_all_are_tried_for_which_there_are_pairs() -> None:
+    found = fit_teacher(teacher())
+    tried = {one.form for one in found.comparison.candidates if one.form is not None}
+    assert tried == set(FORMS.values())
+    assert (found.form, found.asked) == (found.comparison.enough, False)
+    made = replace(teacher(), file="few.npz")
+    few = fit_teacher(replace(made, labels=made.labels.of(np.arange(16)), matched=None))
+    assert {one.form.degree for one in few.comparison.candidates if one.form} == {1, 2, 3}
+    assert any(
+        one.startswith("degree 4 is left out: there are 14 pairs to fit") for one in few.notes
+    )
+    with pytest.raises(CimError, match=r"^few\.npz: there are 1 pairs to fit; .* has 3 coeff"):
+        fit_teacher(replace(made, labels=made.labels.of(np.arange(2)), matched=None))
 
 
 def test_bits_do_not_depend_on_threads() -> None:

@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.report.html import html
+from cimtool.training.arguments import FormOptions
 from cimtool.training.fit import Fit, fit_teacher, write_fit
 from cimtool.training.fit_page import (
     DRAWN,
@@ -36,7 +37,8 @@ def fit() -> Fit:
     kind = "mc"
     matched = ed < 170
     return fit_teacher(
-        Teacher(labels, kind, 0.1, 0.0, 10, 3, 32.0, 1024.0, matched=matched, file="some/t.npz")
+        Teacher(labels, kind, 0.1, 0.0, 10, 3, 32.0, 1024.0, matched=matched, file="some/t.npz"),
+        FormOptions(degree=4),
     )
 
 

@@ -103,7 +103,7 @@ def demo_commands(
     )
     rate = [] if settings.rate is None else [f"--learning-rate={settings.rate}"]
     on_poly += [f"--learning-rate={settings.poly_rate}"]
-    degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
+    samples = ",".join(map(str, settings.samples))
     train = ["train", "--data", files.train, "--epochs", settings.epochs]
     train += ["--batch", settings.batch, *judged(files.train)]
 
@@ -113,7 +113,7 @@ def demo_commands(
 
     def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
         ranked = ["--projectors", projectors, "--data", files.few, *judged(files.few)]
-        return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
+        return ["fit", labels, *ranked, "-o", poly]
 
     few = ["--data", files.few, *judged(files.few), "--samples", samples]
     build = ["--calibration", files.calibration, "--target", target]

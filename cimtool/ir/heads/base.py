@@ -115,10 +115,6 @@ class Head(Named):
         """Ranges of its statistics that its score was fitted on; None if these are not known."""
         return {}
 
-    def fitted_values(self, statistics: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
-        """The values of pairs that `fitted_ranges` bounds, from its statistics."""
-        return statistics
-
     @property
     def measure(self) -> str:
         """Name of its scores in reports: `logit`, or `score` if it is none."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance_features
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
-from cimtool.ir.surrogate import FittedRange, Polynomial
+from cimtool.ir.surrogate import BESIDE_LINE, FittedRange, Polynomial
 from cimtool.ir.types import Type
 
 _NEEDED = ArgumentError("which needs {a} and {b}")
@@ -73,6 +74,11 @@ class PcmePoly(Head, name="pcme-poly"):
         return f"polynomial of degree {self.polynomial.degree}{alone}"
 
     @property
+    def _beside_ed(self) -> str:
+        """The statistic that the polynomial reads beside ed."""
+        return "vd" if self.polynomial.line is None else BESIDE_LINE
+
+    @property
     def predicts_logit(self) -> bool:
         """True if the polynomial was fitted on logits; else it predicts p."""
         return self.polynomial.fit_logit
@@ -83,12 +89,6 @@ class PcmePoly(Head, name="pcme-poly"):
         if domain is None:
             return None
         return domain.ranges if self.polynomial.reads_vd else {"ed": domain.ed}
-
-    def fitted_values(self, statistics: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
-        domain = self.polynomial.domain
-        if domain is None or not self.polynomial.reads_vd:
-            return statistics
-        return domain.places(statistics["ed"], statistics["vd"])
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
@@ -117,7 +117,8 @@ class PcmePoly(Head, name="pcme-poly"):
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)
         p = self.polynomial
-        op = PolynomialScore(p.degree, p.coeff, p.bias, p.scale_ed, p.scale_vd)
+        fitted = tuple(chain.from_iterable((self.fitted_ranges or {}).values()))
+        op = PolynomialScore(p.degree, p.coeff, p.bias, p.scale_ed, p.scale_vd, p.line, fitted)
         if not p.reads_vd:
             return b.graph({"logit": b.add("logit", op, distance(b))})
         ed_t, vd_t = (b.add(f"text.{k}.rows", Axis(1), f"text.{k}") for k in ("ed_self", "vd_self"))
@@ -141,14 +142,19 @@ class PcmePoly(Head, name="pcme-poly"):
             b.add("mus.mu", MatMul(), mixed_t, mu_v),
             b.add("mu.mus", MatMul(), mu_t, mixed_v),
         )
+        if p.line is not None:
+            start, slope = p.line
+            vd = b.add(BESIDE_LINE, plus(1, -slope, offset=-start), vd, ed)
         return b.graph({"logit": b.add("logit", op, ed, vd)})
 
     def constant_over(self, spans: Mapping[str, Span]) -> bool:
-        return self.polynomial.is_constant(spans["ed"], spans.get("vd", (0.0, 0.0)))
+        ed, vd = spans["ed"], spans.get(self._beside_ed, (0.0, 0.0))
+        return self.polynomial.is_constant(ed, vd, self.polynomial.line)
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
         ed = statistics["ed"]
-        return self.polynomial.jitter(ed, statistics.get("vd", np.zeros_like(ed)), off)
+        vd = statistics.get(self._beside_ed, np.zeros_like(ed))
+        return self.polynomial.jitter(ed, vd, off, self.polynomial.line)
 
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
