@@ -11,7 +11,7 @@ by other seeds, and end in tables of means. Without MODEL it is the demo's, by t
 videos, and the tables have mAP. It needs CALIBRATION, whose own pairs are enough for the labels.
 
 Rows: the exact score E[sigmoid(b - a D)] as a logit; Monte Carlo with K samples a side;
-polynomials of degree 1 to 6; csd, b - a ed; the distance between means; the compiled 8-bit model;
+polynomials of degree 1 to 8; csd, b - a ed; the distance between means; the compiled 8-bit model;
 rows as they are by their cosine, in float and in int8 (one scale a modality).
 
 Errors are logit RMSEs from the exact score, centred: without each query's mean difference, in the

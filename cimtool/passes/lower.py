@@ -283,12 +283,14 @@ def _domain(
     """Centre and half the width of a statistic's domain: its calibrated range, widened.
 
     It ends earlier if the score means nothing below `least` or above `most`. What calibration rows
-    have seen stays inside.
+    have seen stays inside, and if that is one value alone there is room beside it.
     """
     seen = builder.ranges[statistic]
-    lo, hi = widened_range(seen)
+    wide = lo, hi = widened_range(seen)
     lo = max(lo, min(least, float(seen.lo.min())))
     hi = min(hi, max(most, float(seen.hi.max())))
+    if lo == hi:
+        lo, hi = wide
     builder.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
     return (lo + hi) / 2, (hi - lo) / 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from cimtool.ir.heads import assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.points import Cosine
 from cimtool.ir.op import Op
-from cimtool.ir.program import Program
+from cimtool.ir.program import Program, Range
 from cimtool.ir.source import (
     Abs,
     Elu,
@@ -35,7 +36,7 @@ from cimtool.ir.surrogate import BESIDE_LINE, FittedRange, Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.curves import CURVE_TOLERANCE, DOMAIN_MARGIN, widened_range
 from cimtool.passes.lower import LEAST_BAND, beyond_fit, domain_limits
-from cimtool.passes.lowering import EXP_TOLERANCE, RESIDUAL_BITS
+from cimtool.passes.lowering import EXP_TOLERANCE, RESIDUAL_BITS, Lowering
 from cimtool.passes.pipeline import compile_program
 from cimtool.simulation.simulator import Simulator
 
@@ -148,6 +149,19 @@ def test_a_score_ends_where_its_fit_ends_unless_calibration_saw_more(
     least, _ = beyond_fit(*fitted.vd_beside_line, models.polynomial.degree)
     np.testing.assert_allclose(found["ed"], (ed_lo, beyond_fit(*fitted.ed, 2)[1]))
     np.testing.assert_allclose(found[BESIDE_LINE], (least, hi))
+
+
+def test_a_statistic_of_one_value_has_room_beside_it() -> None:
+    """A range of calibrated values is rounded outwards, but one such value stays alone."""
+    from cimtool.passes.lower import _domain
+
+    notes: list[str] = []
+    seen = {"ed": Range(np.asarray(2.0), np.asarray(2.0))}
+    builder = cast("Lowering", SimpleNamespace(ranges=seen, note=notes.append))
+    for ends in ((2.0, 2.0), (0.0, 4.0), (-np.inf, np.inf)):
+        centre, half = _domain(builder, "ed", *ends)
+        assert centre == 2.0
+        assert half > 0
 
 
 def test_the_more_powers_a_polynomial_has_the_nearer_to_its_fit_it_ends() -> None:
