@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cimtool
 from cimtool.base.intervals import Change
 from cimtool.bundle.bit_choice import DriftGoal
 from cimtool.demo.data import DemoFiles
@@ -52,9 +53,9 @@ def test_every_score_stands_in_the_table_of_the_claim(
     tables = json.loads(file.read_text())
     rows, probabilities = tables["rows"], tables["probabilities"]
     names = [row["score"] for row in rows if row["model"] == model]
-    assert len(names) == 2 * 26
+    assert len(names) == 2 * 30
     assert names[0] == "exact"
-    assert {"Monte Carlo, K = 1", "degree 6", "degree 1, ed alone", "csd, b - a ed"} < set(names)
+    assert {"Monte Carlo, K = 1", "degree 8", "degree 1, ed alone", "csd, b - a ed"} < set(names)
     few = [row for row in rows if row["model"] == model and row["score"].endswith("texts)")]
     assert [row["score"] for row in few[:2]] == [
         "exact (28 texts)",
@@ -62,11 +63,11 @@ def test_every_score_stands_in_the_table_of_the_claim(
     ]
     assert all(row["R@1 text to video, %"] != "-" for row in few)
     assert [row["R@1 loss, points"] == "-" for row in few] == [True, False] * 4
-    assert len([row for row in rows if row["model"] == "mean"]) == 26
-    assert len({json.dumps(row) for row in rows if row["model"] == model}) == 26
+    assert len([row for row in rows if row["model"] == "mean"]) == 30
+    assert len({json.dumps(row) for row in rows if row["model"] == model}) == 30
     assert not [title for title in rows[0] if title.startswith("mAP")]
     assert [row["score"] for row in probabilities] == [row["score"] for row in rows]
-    logits = {row["score"]: row["log loss"] != "-" for row in probabilities[:26]}
+    logits = {row["score"]: row["log loss"] != "-" for row in probabilities[:30]}
     ranked = "distance of means", "raw rows, cosine", "raw rows, int8"
     assert {name for name, known in logits.items() if not known} == set(ranked)
     assert all(row["answer AUROC video to text, %"] != "-" for row in probabilities)
@@ -193,7 +194,12 @@ def test_cells_of_accuracy_are_kept_and_an_earlier_version_scores_for_itself(
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import accuracy
 
-    case = _case_of(small_trunk)
+    labels, poly = tmp_path / "labels.npz", tmp_path / "poly.json"
+    cimtool.teacher(
+        small_trunk.projectors, small_trunk.eval, pairs=900, a=0.1, b=0.0, output=labels
+    )
+    cimtool.fit(labels, degree=range(1, 7), output=poly)
+    case = replace(_case_of(small_trunk), poly=poly, labels=labels)
     monkeypatch.setattr(accuracy, "case_of", lambda *words: case)
     monkeypatch.setattr(accuracy, "PLACES", {"small": "demo"})
     monkeypatch.setattr(accuracy, "GOALS", {"small": "logit_rmse=1e-9"})
@@ -209,7 +215,8 @@ def test_cells_of_accuracy_are_kept_and_an_earlier_version_scores_for_itself(
     assert [*cells] == [
         accuracy.POLYNOMIAL, *accuracy.MONTE_CARLO, "8 bits", "former 8 bits", accuracy.GOAL,
     ]  # fmt: skip
-    # The earlier version is this one, so both builds score alike.
+    # The earlier version is this one, so both fit and score alike.
+    assert (tmp_path / "labels-former.json").read_bytes() == poly.read_bytes()
     assert cells["8 bits"]["figures"] == cells["former 8 bits"]["figures"]
     assert cells["8 bits"]["figures"]["logit_rmse"][0] > 0
     assert "expected" in cells[accuracy.GOAL]["refused"]
