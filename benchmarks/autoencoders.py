@@ -147,7 +147,7 @@ def fitted(projectors: Path, train: Rows, place: Path) -> Path:
     teacher = cimtool.teacher(
         projectors, train, labels="exact", pairs=50_000, matched=0.0, **SIGMOID
     )
-    cimtool.fit(teacher, output=place / "poly.json")
+    cimtool.fit(teacher, degree=4, output=place / "poly.json")
     return place / "poly.json"
 
 

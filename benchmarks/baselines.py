@@ -68,7 +68,7 @@ class Builds:
         labels = cimtool.teacher(
             self.model, self.train, labels="exact", pairs=4000, matched=0.5, a=0.1, b=0.0
         )
-        cimtool.fit(labels, output=folder / "poly.json")
+        cimtool.fit(labels, degree=4, output=folder / "poly.json")
         self.truth = truth_of(np.arange(UNSEEN), None, UNSEEN)
         self.exact: ReferenceScores | None = None
 

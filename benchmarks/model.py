@@ -51,7 +51,7 @@ def write(files: DemoFiles) -> None:
     teacher = cimtool.teacher(
         files.projectors, files.calibration, labels="mc", pairs=PAIRS, matched=0.5, a=0.1, b=0.0
     )
-    cimtool.fit(teacher, output=files.poly)
+    cimtool.fit(teacher, degree=4, output=files.poly)
     np.savez(files.eval, text=text[CALIBRATION:], video=video[CALIBRATION:])
 
 

@@ -60,7 +60,7 @@ def trained(name: str, folder: Path, data: Path, seed: int, epochs: int) -> Path
     model = place / "model.pth"
     if name == "sampling":
         labels = cimtool.teacher(model, data, labels="exact", pairs=100_000, matched=0.5)
-        cimtool.fit(labels, output=poly)
+        cimtool.fit(labels, degree=4, output=poly)
     return model
 
 

@@ -35,7 +35,9 @@ def measured(what: str, pairs: int, file: Path) -> tuple[float, float, int]:
     """Wall and CPU seconds and peak memory of one of the three in a process of its own."""
     use_threads()
     if what == "fit of degree 4":
-        call: Callable[[], object] = partial(cimtool.fit, file, output=file.with_suffix(".json"))
+        call: Callable[[], object] = partial(
+            cimtool.fit, file, degree=4, output=file.with_suffix(".json")
+        )
     else:
         kind: LabelKind = "exact" if what == "exact" else "mc"
         call = partial(

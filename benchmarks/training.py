@@ -52,7 +52,7 @@ def recalls(rows: Any, held: Any, seed: int, options: argparse.Namespace) -> dic
             last, rows, labels="exact", pairs=100_000, matched=0.5, a=0.1, b=0.0
         )
         poly = place / "poly.json"
-        cimtool.fit(teacher, output=poly)
+        cimtool.fit(teacher, degree=4, output=poly)
         fresh = cimtool.train(
             rows, place / "fresh", poly=poly, options={**shape, "loss.tau": TAU}, **both
         )

@@ -686,8 +686,8 @@ def fit(
     refused without a `.pt`.
 
     * `teacher`: The teacher, or its file.
-    * `degree`: Degrees, 1 to 8: the cheapest polynomial that is good enough is written.
-      [default: (1, 2, 3, 4, 5, 6, 7, 8)]
+    * `degree`: Degrees, 1 to 8: of several, the cheapest polynomial that is good enough is
+      written. [default: (1, 2, 3, 4, 5, 6, 7, 8)]
     * `ed_alone`: Leave out all terms with vd: one matrix product instead of six. [default:
       False]
     * `tolerance`: Error in logits that a lower degree may add, in the mean square [default:

@@ -21,6 +21,7 @@ from cimtool.ir.heads import Head
 from cimtool.ir.heads.maxsim import tokens_of
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Program, score_inputs
+from cimtool.ir.surrogate import BESIDE_LINE
 from cimtool.ir.types import integer, real
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ONNX_LAYOUT, ModelCard
@@ -36,6 +37,12 @@ SCORE_TOLERANCE = 2.0**-15
 
 STATISTIC_TOLERANCE = 2.0**-18
 """Allowed difference of statistics, as a share of the domain; statistics have 21 bits."""
+
+LINE_TOLERANCE = 2.0**-12
+"""Of the size of vd and its line, what vd less the line may be off by rounding."""
+
+STATISTICS = ("ed", "vd", BESIDE_LINE)
+"""The statistics that a polynomial may read."""
 
 UNIT, UNIT_STEP = (0.0, 1.0), 2.0**-20
 """Range and step of values for a statistic that the program does not use."""
@@ -199,6 +206,11 @@ def _compared(head: Head, program: Program) -> str | None:
     names = wanted.by_name[last].inputs
     # Negligible terms are not compiled, so the program may lack a statistic.
     present = [name for name in names if name in program.score.types] or list(names)
+    others = [name for name in STATISTICS if name in program.score.types and name not in names]
+    if any(domain_limits(program.score, name) is not None for name in others):
+        return "the head of its score"  # which reads a statistic that this head does not
+    if BESIDE_LINE in present and not _same_line(wanted, program.score):
+        return "another line of vd"
     domains = [_domain(program.score, name) if name in present else UNIT for name in names]
     units = [
         float(np.max(program.score.types[name].unit)) if name in present else UNIT_STEP
@@ -223,6 +235,20 @@ def _compared(head: Head, program: Program) -> str | None:
     return f"a score of {own[at]:.6g} at {where}, not {expected[at]:.6g}"
 
 
+def _same_line(wanted: Graph, score: Graph) -> bool:
+    """True if a program takes vd less the line of the head's score, all over ed's range."""
+    ed, vd, beside = (score.types[name] for name in STATISTICS)
+    counts = {}
+    for name, one in (("ed", ed), ("vd", vd)):
+        lo, hi = (float(np.max(end / one.unit)) for end in one.real_bounds())
+        counts[name] = np.rint(np.linspace(lo, hi, POINTS))[None]
+    real = {name: x * float(np.max(score.types[name].unit)) for name, x in counts.items()}
+    own = _value(score, BESIDE_LINE, counts) * float(np.max(beside.unit))
+    expected = _value(wanted, BESIDE_LINE, real)
+    size = np.abs(expected).max() + np.abs(real["vd"]).max()
+    return bool(np.abs(own - expected).max() <= LINE_TOLERANCE * size)
+
+
 def _domain(score: Graph, statistic: str) -> tuple[float, float]:
     """The range in which a statistic is tried, in real numbers: its domain within its type."""
     limits = domain_limits(score, statistic)
@@ -236,11 +262,17 @@ def _domain(score: Graph, statistic: str) -> tuple[float, float]:
 
 def _scores(score: Graph, statistics: Mapping[str, FloatArray]) -> FloatArray:
     """The score [n, m] at values of its statistics; KeyError if it takes more than these."""
+    (logit,) = score.outputs.values()
+    return _value(score, logit, statistics)
+
+
+def _value(score: Graph, value: str, statistics: Mapping[str, FloatArray]) -> FloatArray:
+    """A value [n, m] of a score at values of its statistics; KeyError if it takes more."""
     nodes = tuple(node for node in score.nodes if node.name not in statistics)
     known = {name: score.types[name] for name in statistics}
     given = {
         name: x.astype(np.int64) if known[name].is_integer else x for name, x in statistics.items()
     }
-    part = Graph(score.name, known, nodes, score.outputs).pruned()
+    part = Graph(score.name, known, nodes, {"logit": value}).pruned()
     (found,) = Runner(part, fast=False).run(given).values()
     return np.asarray(found, np.float64)

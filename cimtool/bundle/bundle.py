@@ -73,7 +73,7 @@ from cimtool.passes.gallery import ShortlistBits
 from cimtool.passes.pipeline import Stage, require_in_step, stage_names
 from cimtool.report.result import Result
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 LARGEST_MANIFEST = 1 << 22
 """Bytes of a manifest at most."""
 

@@ -25,6 +25,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Program
+from cimtool.ir.surrogate import BESIDE_LINE
 from cimtool.loading.embeddings import Embeddings
 
 TAPS_FILE = "taps.json"
@@ -174,7 +175,7 @@ def write_ends(source: HandoffSource, folder: Path) -> None:
     """Write the whole program's values for embeddings, and the names of all vectors.
 
     `folder`/text/ and video/ have the codes of embeddings and their features, score/ the statistics
-    ed and vd, the polynomial, and the integer logit of all pairs.
+    ed, vd and vd_beside_line, the polynomial, and the integer logit of all pairs.
     """
     described = {}
     for name, values, axes in _ends(source.bundle.program, source.request.inputs):
@@ -230,7 +231,7 @@ def ends_bytes(source: HandoffSource) -> int:
 
 def _score_values(score: Graph) -> dict[str, str]:
     """The values of a score with a tap, by the names of their files."""
-    seen = {name: name for name in ("ed", "vd") if name in score.by_name}
+    seen = {name: name for name in ("ed", "vd", BESIDE_LINE) if name in score.by_name}
     # The integer logit before its unit is applied, and the polynomial before it is rounded to that.
     (logit,) = score.by_name[score.outputs["logit"]].inputs
     if isinstance(score.by_name[logit].op, Requant):
@@ -248,8 +249,8 @@ TAPS_PART = HandoffPart(
         TAPS_FILE: "shapes and widths of the values of encoders and score",
         "text/*.hex": "codes of embeddings and their features, a number a line",
         "video/*.hex": "the same of the other side",
-        "score/*.hex": "ed, vd, polynomial and logit of all pairs, those that the score has, a "
-        "number a line",
+        "score/*.hex": "ed, vd, vd_beside_line, polynomial and logit of all pairs, those that the "
+        "score has, a number a line",
     },
     formats=TAPS,
 )

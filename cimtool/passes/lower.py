@@ -278,21 +278,28 @@ def leaky_relu(builder: Lowering, op: LeakyRelu, node: Node, inputs: tuple[str, 
 
 
 def _domain(
-    builder: Lowering, statistic: str, least: float = -np.inf, most: float = np.inf
+    builder: Lowering,
+    statistic: str,
+    least: float = -np.inf,
+    most: float = np.inf,
+    least_half: float = 0.0,
 ) -> tuple[float, float]:
     """Centre and half the width of a statistic's domain: its calibrated range, widened.
 
     It ends earlier if the score means nothing below `least` or above `most`. What calibration rows
-    have seen stays inside, and if that is one value alone there is room beside it.
+    have seen stays inside, and if that is one value alone there is room beside it. Half the width
+    is `least_half` at least.
     """
     seen = builder.ranges[statistic]
     wide = lo, hi = widened_range(seen)
     lo = max(lo, min(least, float(seen.lo.min())))
     hi = min(hi, max(most, float(seen.hi.max())))
-    if lo == hi:
+    if not (hi - lo) / 2:
         lo, hi = wide
+    centre, half = (lo + hi) / 2, max((hi - lo) / 2, least_half)
+    lo, hi = centre - half, centre + half
     builder.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
-    return (lo + hi) / 2, (hi - lo) / 2
+    return centre, half
 
 
 @LOWER.rule(DistanceScore)
@@ -343,14 +350,12 @@ def polynomial_score(
 ) -> str:
     """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both, or in ed alone."""
     fitted = op.fitted or (-np.inf, np.inf) * len(inputs)
-    domains = [
-        _domain(builder, statistic, *beyond_fit(lo, hi, op.degree))
-        for statistic, lo, hi in zip(node.inputs, fitted[::2], fitted[1::2], strict=True)
-    ]
-    if op.line is not None and len(domains) > 1:
-        # If vd is a function of ed but for rounding, nothing is left beside the line.
-        ((_, half_ed), (centre, half)), (_, slope) = domains, op.line
-        domains[1] = centre, max(half, LEAST_BAND * abs(slope) * half_ed)
+    domains: list[tuple[float, float]] = []
+    least_half = 0.0
+    for statistic, lo, hi in zip(node.inputs, fitted[::2], fitted[1::2], strict=True):
+        domains.append(_domain(builder, statistic, *beyond_fit(lo, hi, op.degree), least_half))
+        # If vd is a function of ed but for rounding, nothing is left beside its line.
+        least_half = 0.0 if op.line is None else LEAST_BAND * abs(op.line[1]) * domains[0][1]
     variables = [
         normalised(builder, f"{statistic}_normal", value, *domain)
         for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)

@@ -71,7 +71,7 @@ class FormOptions(Record):
     """The polynomials that are fitted."""
 
     degree: int | Sequence[int] = option(
-        "Degrees, 1 to 8: the cheapest polynomial that is good enough is written.",
+        "Degrees, 1 to 8: of several, the cheapest polynomial that is good enough is written.",
         IntegerList(or_one=True),
         default=tuple(range(1, MAX_DEGREE + 1)),
     )

@@ -300,6 +300,8 @@ def _check_options(options: FormOptions, degrees: Sequence[int]) -> None:
     if tolerance is not None and not 0 <= tolerance < np.inf:
         raise ArgumentError("{tolerance} is {:g}; expected a finite number, 0 or more", tolerance)
     check_alpha(options.alpha)
+    if not degrees:
+        raise ArgumentError("{degree} is empty; expected one degree or more")
     for place, one in enumerate(degrees):
         check_degree(one)
         if one in degrees[:place]:

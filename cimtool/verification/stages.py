@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.base.threads import ahead
 from cimtool.bundle.simulate import left_by, listed_items
@@ -379,6 +380,11 @@ def _score_with_statistics(
     ends: dict[str, list[Span]] = {name: [] for name in statistics}
     some: dict[str, list[FloatArray]] = {name: [] for name in statistics}
     ranges = head.fitted_ranges or {}
+    if other := [name for name in ranges if name not in statistics]:
+        raise CimError(
+            f"stages: the trained score does not read {' and '.join(other)}, which the polynomial "
+            "of the bundle was fitted on; compile again"
+        )
     beyond: dict[str, list[OutsideCounts]] = {name: [] for name in ranges}
     right = 0
     wanted = (logit, *statistics)

@@ -362,6 +362,16 @@ FORGED: dict[str, tuple[Change, str]] = {
         lambda m: m["model"]["head"]["polynomial"].update(scale_ed=3.0),
         "head is pcme-poly, .* expected a score of",
     ),
+    "a domain without its line": (
+        lambda m: m["model"]["head"]["polynomial"].update(
+            coeff=[5.0] * len(m["model"]["head"]["polynomial"]["coeff"]), domain=None
+        ),
+        "head is pcme-poly, .* expected the head of its score",
+    ),
+    "another line": (
+        lambda m: m["model"]["head"]["polynomial"]["domain"].update(vd_line=[0.0, 2.0]),
+        "head is pcme-poly, .* expected another line of vd",
+    ),
     "another head": (
         said("model", "head", value={"name": "euclidean"}),
         "head is euclidean, .* expected the head of its score",

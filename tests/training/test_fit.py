@@ -160,6 +160,11 @@ def test_divisors_that_cannot_be_are_refused(scale: float, sentence: str) -> Non
         fit_teacher(teacher(), FormOptions(scale_ed=scale))
 
 
+def test_no_degree_at_all_is_refused() -> None:
+    with pytest.raises(CimError, match="degree is empty; expected one degree or more"):
+        fit_teacher(teacher(), FormOptions(degree=[]))
+
+
 @pytest.mark.parametrize("pairs", [0, 1, 2, 16])
 def test_too_few_pairs_are_refused_with_the_files_name(pairs: int) -> None:
     made = replace(teacher(), file="few.npz")
